@@ -1,0 +1,5 @@
+"""specdec: a Pareto-frontier explorer for speculative decoding."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"

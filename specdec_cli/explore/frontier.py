@@ -1,0 +1,150 @@
+"""The Pareto frontier of interactivity against throughput, and what it gains at equal interactivity.
+
+Pure functions on plain arrays: interactivity in tokens/s/user, throughput in tokens/s/GPU, both maximised.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Curve = tuple[ArrayLike, ArrayLike]
+"""(interactivity, throughput) of the points of one frontier, in any order."""
+
+# Mantissas of one decade, coarse to fine; a finer ladder serves where a coarser one gives too few levels.
+LADDERS = ((10, 20, 50), (10, 15, 20, 30, 50, 70))
+
+
+def pareto_mask(x: ArrayLike, y: ArrayLike) -> NDArray[np.bool_]:
+    """Which points no other point beats, both coordinates maximised. O(n log n).
+
+    x, y: equal shapes; the mask has that shape. A point is beaten by one that is at least as good in both
+    and better in one, so points equal in both are all kept or all dropped: reordering the input reorders the
+    mask and changes nothing else. ValueError: unequal shapes, NaN or infinity.
+    """
+    xs, ys = _finite_pair(x, y)
+    if xs.size == 0:
+        return np.zeros(xs.shape, dtype=bool)
+    levels, group = np.unique(xs.ravel(), return_inverse=True)
+    group = group.reshape(-1)
+    best = np.full(levels.shape, -np.inf)
+    np.maximum.at(best, group, ys.ravel())
+    # The best y among points strictly further right; -inf right of the last.
+    right = np.append(np.maximum.accumulate(best[::-1])[::-1][1:], -np.inf)
+    keep: NDArray[np.bool_] = (ys.ravel() == best[group]) & (ys.ravel() > right[group])
+    return keep.reshape(xs.shape)
+
+
+def frontier_curve(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
+    """The frontier of the points as a curve: x strictly rising, y strictly falling, duplicates merged."""
+    xs, ys = _finite_pair(x, y)
+    keep = pareto_mask(xs, ys)
+    levels, first = np.unique(xs[keep], return_index=True)
+    return levels, ys[keep][first]
+
+
+@dataclass(frozen=True)
+class Uplift:
+    """Two frontiers compared at one interactivity; None where a frontier does not reach it."""
+
+    interactivity_tokens_per_s_per_user: float
+    throughput_with: float | None
+    """tokens/s/GPU on the frontier with speculation."""
+    throughput_without: float | None
+    """tokens/s/GPU on the frontier without."""
+    uplift: float | None
+    """throughput_with / throughput_without: also the ratio of users, since each has the same speed."""
+
+    @property
+    def users_per_gpu_with(self) -> float | None:
+        """Users served at this speed by one GPU with speculation: its batch over the replica's GPUs."""
+        return self._users(self.throughput_with)
+
+    @property
+    def users_per_gpu_without(self) -> float | None:
+        """Users served at this speed by one GPU without speculation."""
+        return self._users(self.throughput_without)
+
+    def _users(self, throughput: float | None) -> float | None:
+        return None if throughput is None else throughput / self.interactivity_tokens_per_s_per_user
+
+
+def uplift_at(frontier_with: Curve, frontier_without: Curve, levels: Sequence[float]) -> list[Uplift]:
+    """The two frontiers side by side at each level of interactivity (tokens/s/user, above 0).
+
+    Throughput is interpolated linearly in interactivity between neighbours of a frontier. That is exact for
+    one draft length where a step takes a + b*B seconds: interactivity i = AL/(a + b*B) and throughput
+    X = B*i/GPUs give X = (AL - a*i)/(b*GPUs), a straight line. Nothing is extrapolated: outside the reach of
+    a frontier its value is None. Points that are not on a frontier are dropped first.
+    ValueError: unequal shapes, NaN or infinity, a level that is not positive.
+    """
+    wanted = np.asarray(levels, dtype=float)
+    if not np.all(np.isfinite(wanted)) or np.any(wanted <= 0):
+        raise ValueError("levels of interactivity must be finite and above 0")
+    found_with = _along(frontier_curve(*frontier_with), wanted)
+    found_without = _along(frontier_curve(*frontier_without), wanted)
+    rows = []
+    for level, with_, without in zip(wanted.tolist(), found_with, found_without, strict=True):
+        ratio = with_ / without if with_ is not None and without else None
+        rows.append(Uplift(level, with_, without, ratio))
+    return rows
+
+
+def round_levels(lo: float, hi: float, *, at_least: int = 5) -> list[float]:
+    """Round values in [lo, hi], rising: 1-2-5 per decade, or a finer ladder, or even steps of 1, 2 or 5.
+
+    The coarsest series with `at_least` values is taken, so lo < hi always gives that many; lo = hi gives lo.
+    ValueError: bounds not finite, not positive or crossed.
+    """
+    if not (math.isfinite(lo) and math.isfinite(hi)) or not 0 < lo <= hi:
+        raise ValueError(f"round levels need finite bounds 0 < lo <= hi, got {lo} and {hi}")
+    if lo == hi:
+        return [lo]
+    decades = range(math.floor(math.log10(lo)) - 1, math.ceil(math.log10(hi)) + 1)
+    for ladder in LADDERS:
+        # Through text, so that a level is the double nearest to the decimal that a reader sees.
+        values = [float(f"{mantissa}e{decade - 1}") for decade in decades for mantissa in ladder]
+        inside = [value for value in values if lo <= value <= hi]
+        if len(inside) >= at_least:
+            return inside
+    return _even_levels(lo, hi, at_least)
+
+
+def _even_levels(lo: float, hi: float, at_least: int) -> list[float]:
+    """Multiples of the largest 1-2-5 step that gives `at_least` values in [lo, hi]."""
+    decade = math.ceil(math.log10(hi - lo))
+    while True:
+        for mantissa in (5, 2, 1):
+            step = float(f"{mantissa}e{decade}")
+            counts = range(math.floor(lo / step), math.ceil(hi / step) + 1)
+            values = [float(f"{count * mantissa}e{decade}") for count in counts]
+            inside = [value for value in values if lo <= value <= hi]
+            if len(inside) >= at_least:
+                return inside
+            if step < math.ulp(hi):  # two bounds that no decimal step tells apart
+                return sorted({lo, *inside, hi})
+        decade -= 1
+
+
+def _along(curve: tuple[Floats, Floats], levels: Floats) -> list[float | None]:
+    """Throughput of a frontier at each level; None outside its reach."""
+    xs, ys = curve
+    if xs.size == 0:
+        return [None] * levels.size
+    values = np.interp(levels, xs, ys)
+    reached = (levels >= xs[0]) & (levels <= xs[-1])
+    return [float(value) if inside else None for value, inside in zip(values, reached, strict=True)]
+
+
+def _finite_pair(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
+    xs, ys = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    if xs.shape != ys.shape:
+        raise ValueError(f"a frontier needs as many x as y, got shapes {xs.shape} and {ys.shape}")
+    if not (np.all(np.isfinite(xs)) and np.all(np.isfinite(ys))):
+        raise ValueError("a frontier takes finite values only: drop or mark infeasible points before")
+    return xs, ys

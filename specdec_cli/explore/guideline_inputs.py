@@ -1,0 +1,217 @@
+"""From one computed point to the plain numbers that the five guidelines take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from specdec_cli.explore.guideline_mechanisms import MechanismOption, g4_low_latency, g5_mechanism
+from specdec_cli.explore.guideline_records import (
+    DEFAULT_THRESHOLDS,
+    AttentionGroup,
+    Choice,
+    Guideline,
+    LinearGroup,
+)
+from specdec_cli.explore.guidelines import FREE_TOLERANCE, g1_linear_layers, g2_attention_start, g3_tile_alignment
+from specdec_cli.explore.scenario import Options, Scenario, resolve
+from specdec_cli.explore.sweep import Grid, evaluate
+from specdec_cli.physics.chip import Chip, Shape, operation_cost
+from specdec_cli.physics.operations import Attention, Experts, LatentAttention, Linear
+from specdec_cli.physics.roofline import activation_bytes
+from specdec_cli.physics.step import pass_breakdown
+from specdec_cli.profiles.library import Library
+from specdec_cli.profiles.schema import GemmKernel, Model, MoeFfn, MoeKernel
+from specdec_cli.units import KV_BYTES, WEIGHT_BYTES
+
+FREE_ROWS_SEARCHED = 1024  # verify widths tried when looking for the end of free attention
+
+
+def work_out_guidelines(
+    library: Library, options: Options, scenario: Scenario, batch: int, draft_length: int, tie: float
+) -> tuple[Guideline, ...]:
+    """The five guidelines at one point of one scenario."""
+    limits = replace(DEFAULT_THRESHOLDS, tie=tie)
+    shape = _shape(scenario, batch)
+    target_s = float(scenario.step.host_s(shape.requests)[()])
+    costs = pass_breakdown(scenario.step.target, shape, scenario.step.chip)
+    target_s += sum(float(cost.seconds.sum()) for _, cost in costs)
+    shares = [(operation, float(cost.seconds.sum()) / target_s) for operation, cost in costs]
+    linears = [
+        _linear_group(operation, share, scenario.step.chip, batch, scenario)
+        for operation, share in shares
+        if isinstance(operation, Linear | Experts)
+    ]
+    attentions = [
+        _attention_group(operation, share, scenario, shape)
+        for operation, share in shares
+        if isinstance(operation, Attention | LatentAttention)
+    ]
+    choice = _choice(scenario, batch, draft_length)
+    chosen = scenario.drafter_name if draft_length else "none"
+    return (
+        g1_linear_layers(linears, choice, limits),
+        g2_attention_start(attentions, choice, limits),
+        g3_tile_alignment(attentions, choice, limits),
+        g4_low_latency(choice, limits),
+        g5_mechanism(_mechanisms(library, options, scenario, batch, draft_length), chosen, limits),
+    )
+
+
+def _shape(scenario: Scenario, batch: int) -> Shape:
+    one = np.ones(())
+    return scenario.step.shape(one * float(batch), one, one * float(scenario.context))
+
+
+def _linear_group(operation: Linear | Experts, share: float, chip: Chip, batch: int, scenario: Scenario) -> LinearGroup:
+    if isinstance(operation, Linear):
+        kernel: GemmKernel | MoeKernel = chip.kernels.gemm[operation.dtype]
+        rows = float(_shape(scenario, batch).rank_tokens)
+        n, k, experts = operation.n, operation.k, None
+    else:
+        kernel = chip.kernels.moe[operation.dtype]
+        rows = batch * operation.top_k / operation.experts
+        n, k = (operation.matrices - 1) * operation.intermediate, float(operation.hidden)
+        experts = (operation.experts, operation.top_k)
+    return LinearGroup(
+        name=operation.name,
+        time_share=share,
+        gemm_m=rows,
+        n=round(n),
+        k=round(k),
+        weight_bytes=WEIGHT_BYTES[operation.dtype],
+        activation_bytes=activation_bytes(kernel),
+        peak_flops_per_s=chip.peak(kernel.compute),
+        bandwidth_bytes_per_s=chip.bandwidth,
+        experts=experts,
+    )
+
+
+def _attention_group(
+    operation: Attention | LatentAttention, share: float, scenario: Scenario, shape: Shape
+) -> AttentionGroup:
+    latent = isinstance(operation, LatentAttention)
+    group_size = operation.heads if isinstance(operation, LatentAttention) else operation.group_size
+    return AttentionGroup(
+        name=operation.name,
+        time_share=share,
+        group_size=round(group_size),
+        tile=scenario.step.chip.tile,
+        kv_bytes=KV_BYTES[scenario.step.chip.kv_dtype],
+        free_rows=_free_rows(operation, group_size, scenario, shape),
+        is_mla=latent,
+    )
+
+
+def _free_rows(
+    operation: Attention | LatentAttention, group_size: float, scenario: Scenario, shape: Shape
+) -> float | None:
+    """Rows up to which the computed attention time stays within the tolerance of its time at one token."""
+    widths = np.arange(1.0, FREE_ROWS_SEARCHED + 1.0)
+    seconds = operation_cost(operation, shape._replace(width=widths), scenario.step.chip).seconds
+    beyond = np.flatnonzero(seconds > seconds[0] * (1.0 + FREE_TOLERANCE))
+    return None if not len(beyond) else float(group_size * widths[beyond[0] - 1])
+
+
+def _full_grid(scenario: Scenario, batch: int) -> Grid:
+    """Every draft length from 0 to the largest asked for, at one batch."""
+    return evaluate(replace(scenario, batches=(batch,), draft_lengths=tuple(range(max(scenario.draft_lengths) + 1))))
+
+
+def _choice(scenario: Scenario, batch: int, draft_length: int) -> Choice:
+    grid = _full_grid(scenario, batch)
+    last = int(np.flatnonzero(grid.usable[0]).max())
+    fits = np.flatnonzero(grid.fits[0])
+    stop = last + 1
+    step = grid.times.step_s[0, draft_length]
+    return Choice(
+        batch=batch,
+        draft_length=draft_length,
+        acceptance_length=[float(a) for a in grid.acceptance_length[:stop]],
+        verify_s=[float(v) for v in grid.times.verify_s[0, :stop]],
+        draft_s=[float(d) for d in grid.times.draft_s[0, :stop]],
+        target_s=float(grid.times.target_s[0, 0]),
+        launch_share=float(grid.times.fixed_s[0, draft_length] / step),
+        draft_layers=_draft_layers(scenario),
+        target_layers=sum(block.repeat for block in scenario.model.blocks),
+        sequential=scenario.plan is not None and scenario.plan.sequential,
+        moe=_moe(scenario.model),
+        memory_draft_limit=int(fits.max()) if len(fits) < len(grid.fits[0]) else None,
+    )
+
+
+def _moe(model: Model) -> tuple[int, int] | None:
+    for block in model.blocks:
+        ffn = model.ffn[block.ffn] if block.ffn else None
+        if isinstance(ffn, MoeFfn):
+            return ffn.experts, ffn.top_k
+    return None
+
+
+def _draft_layers(scenario: Scenario) -> int:
+    """Layers that one draft pass runs; 0 for a look-up or no drafter."""
+    if scenario.plan is None:
+        return 0
+    return round(sum(op.count for op in scenario.plan.body if isinstance(op, Attention | LatentAttention)))
+
+
+def _mechanisms(
+    library: Library, options: Options, scenario: Scenario, batch: int, draft_length: int
+) -> list[MechanismOption]:
+    """The chosen drafter and every other with measured acceptance for this target, each at its best draft length."""
+    options_by_name: dict[str, MechanismOption] = {}
+    for candidate in (scenario, *_rivals(library, options, scenario)):
+        if candidate.drafter is None or candidate.drafter.name in options_by_name:
+            continue
+        grid = _full_grid(candidate, batch)
+        usable = grid.usable[0] & (grid.draft_lengths > 0) & np.array([b != "extrapolated" for b in grid.basis])
+        if candidate is scenario and draft_length:
+            best = draft_length
+        elif usable.any():
+            best = int(np.argmax(np.where(usable, grid.speedup[0], 0.0)))
+        else:
+            continue
+        options_by_name[candidate.drafter.name] = _mechanism_option(candidate, grid, best, batch)
+    return list(options_by_name.values())
+
+
+def _mechanism_option(scenario: Scenario, grid: Grid, draft_length: int, batch: int) -> MechanismOption:
+    assert scenario.drafter is not None  # the caller offers drafters only
+    memory = scenario.memory
+    requests = np.ceil(batch / scenario.layout.ranks)
+    extra = memory.draft_weights + requests * memory.draft_kv_per_request
+    return MechanismOption(
+        drafter=scenario.drafter.name,
+        mechanism=scenario.drafter.mechanism,
+        best_draft_length=draft_length,
+        acceptance_length=float(grid.acceptance_length[draft_length]),
+        draft_s=float(grid.times.draft_s[0, draft_length]),
+        verify_s=float(grid.times.verify_s[0, draft_length]),
+        speedup=float(grid.speedup[0, draft_length]),
+        memory_bytes=float(extra),
+        training=scenario.drafter.training,
+    )
+
+
+def _rivals(library: Library, options: Options, scenario: Scenario) -> list[Scenario]:
+    """The same question with each other drafter of the target that has measured acceptance."""
+    rivals: list[Scenario] = []
+    for loaded in library.drafters_for(scenario.model.name):
+        name = loaded.record.name
+        if name == scenario.drafter_name or library.default_acceptance(scenario.model.name, name) is None:
+            continue
+        asked = replace(
+            options,
+            drafter=name,
+            hardware=scenario.hardware.name
+            if options.hardware is None or "," in options.hardware
+            else options.hardware,
+            tp=str(scenario.layout.tp),
+            acceptance=None,
+            acceptance_rate=None,
+            acceptance_length=None,
+            draft_lengths=None,
+        )
+        rivals += resolve(library, asked).scenarios
+    return rivals

@@ -1,0 +1,285 @@
+"""From a sweep to one answer: a draft length, or off; the plateau of equally good ones; the schedule by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specdec_cli.errors import InfeasibleError, UsageError
+from specdec_cli.explore.axes import MOST_POINTS
+from specdec_cli.explore.guideline_inputs import work_out_guidelines
+from specdec_cli.explore.guideline_records import Guideline
+from specdec_cli.explore.scenario import DEFAULTS, Note, Options, Question, Scenario, resolve
+from specdec_cli.explore.sweep import Grid, Sweep, evaluate, run_sweep
+from specdec_cli.physics.roofline import Floats
+from specdec_cli.profiles.library import Library
+from specdec_cli.units import MS
+
+MOST_SCHEDULED_BATCHES = 4096  # a schedule evaluates every batch size up to the largest swept, but not past this
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the answer must satisfy; None: nothing."""
+
+    batch: int | None = None
+    min_interactivity: float | None = None
+    """Tokens/s/user."""
+    min_throughput: float | None = None
+    """Tokens/s/GPU."""
+    max_tpot_ms: float | None = None
+    tie: float = DEFAULTS.tie
+    min_gain: float = DEFAULTS.min_gain
+
+    def __post_init__(self) -> None:
+        for option, value in (
+            ("--min-interactivity", self.min_interactivity),
+            ("--min-throughput", self.min_throughput),
+            ("--max-tpot-ms", self.max_tpot_ms),
+        ):
+            if value is not None and not 0 < value < float("inf"):
+                raise UsageError(f"{option} must be above 0, got {value:g}")
+        for option, value in (("--tie", self.tie), ("--min-gain", self.min_gain)):
+            if not 0 <= value < 1:
+                raise UsageError(f"{option} is a fraction between 0 and 1, got {value:g}")
+        if self.batch is not None and self.batch < 1:
+            raise UsageError(f"--batch must be at least 1, got {self.batch}")
+
+    @property
+    def any(self) -> bool:
+        """Whether a single point is asked for."""
+        return any(
+            value is not None for value in (self.batch, self.min_interactivity, self.min_throughput, self.max_tpot_ms)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleEntry:
+    """One range of batch sizes with one draft length; both ends are inside."""
+
+    batch_from: int
+    batch_to: int
+    draft_length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """The answer of `specdec recommend`."""
+
+    sweep: Sweep
+    limits: Limits
+    choice: int | None
+    """Index into the sweep's points; None where only a schedule was asked for."""
+    plateau: tuple[int, ...]
+    """Draft lengths within the tie of the best, ascending; empty where speculation does not pay."""
+    alternatives: tuple[int, ...]
+    """Indices of the runners-up, best first."""
+    guidelines: tuple[Guideline, ...]
+    pays_from_batch: int | None
+    pays_to_batch: int | None
+    schedule: tuple[ScheduleEntry, ...]
+    scenario: Scenario
+    """The scenario that the choice and the schedule speak of."""
+    notes: tuple[Note, ...]
+
+    @property
+    def question(self) -> Question:
+        """What was asked."""
+        return self.sweep.question
+
+
+def run_recommend(library: Library, options: Options, limits: Limits) -> Recommendation:
+    """Answer which draft length to use.
+
+    Raises:
+        InfeasibleError: no point satisfies the limits. UsageError, ProfileError: as `resolve`.
+    """
+    question = _with_batch(resolve(library, options), limits.batch)
+    sweep = run_sweep(question)
+    asked = options.assume
+    notes = list(sweep.notes)
+    if limits.any:
+        choice, plateau, alternatives = _choose(sweep, limits, asked)
+        scenario = sweep.grids[sweep.points.scenario[choice]].scenario
+        batch, chosen = int(sweep.points.batch[choice]), int(sweep.points.draft_length[choice])
+        guidelines = work_out_guidelines(library, options, scenario, batch, chosen, limits.tie)
+        if _flips(sweep, choice, limits):
+            notes.append(_flip_note(sweep, choice))
+    else:
+        choice, plateau, alternatives, guidelines = None, (), (), ()
+        scenario = _schedule_scenario(question)
+    swept = _swept_batches(scenario, limits.batch, question)
+    pays = [b for b, (length, _) in _best_by_batch(evaluate(scenario), limits, asked).items() if length and b in swept]
+    return Recommendation(
+        sweep=sweep,
+        limits=limits,
+        choice=choice,
+        plateau=plateau,
+        alternatives=alternatives,
+        guidelines=tuple(guidelines),
+        pays_from_batch=min(pays, default=None),
+        pays_to_batch=max(pays, default=None),
+        schedule=_schedule(scenario, limits, asked),
+        scenario=scenario,
+        notes=tuple(notes),
+    )
+
+
+def _with_batch(question: Question, batch: int | None) -> Question:
+    """The batch asked for joins the batches swept."""
+    if batch is None:
+        return question
+    scenarios = tuple(replace(s, batches=tuple(sorted({*s.batches, batch}))) for s in question.scenarios)
+    return replace(question, scenarios=scenarios)
+
+
+def _swept_batches(scenario: Scenario, batch: int | None, question: Question) -> set[int]:
+    return set(scenario.batches)
+
+
+def _schedule_scenario(question: Question) -> Scenario:
+    if len(question.scenarios) > 1:
+        raise UsageError(
+            "a schedule speaks of one drafter on one layout: give --batch, --min-interactivity, --min-throughput or "
+            "--max-tpot-ms with a list, or one --drafter, --tp and --hardware"
+        )
+    return question.scenarios[0]
+
+
+def _choose(sweep: Sweep, limits: Limits, asked: bool) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """The choice, the plateau and the runners-up among the points that satisfy the limits."""
+    points = sweep.points
+    allowed = _satisfying(sweep, limits, asked)
+    if not allowed.any():
+        raise InfeasibleError(_nearest_miss(sweep, limits))
+    # At a fixed batch both axes rank alike; with the batch free the axis that is not limited is maximised.
+    objective = points.interactivity if limits.min_throughput is not None else points.throughput
+    speculating = allowed & (points.draft_length > 0)
+    plain = allowed & (points.draft_length == 0)
+    off = int(np.flatnonzero(plain)[np.argmax(objective[plain])]) if plain.any() else None
+    threshold = 0.0 if off is None else float(objective[off]) * (1.0 + limits.min_gain)
+    worthwhile = speculating & (objective > threshold)
+    if limits.batch is not None:
+        worthwhile &= points.speedup > 1.0 + limits.min_gain
+    if not worthwhile.any():
+        best = off if off is not None else int(np.flatnonzero(allowed)[np.argmax(objective[allowed])])
+        return best, (), _runners_up(objective, allowed, best)
+    best_value = float(objective[worthwhile].max())
+    top = int(np.flatnonzero(worthwhile)[np.argmax(objective[worthwhile])])
+    tied = worthwhile & (objective >= best_value * (1.0 - limits.tie)) & (points.scenario == points.scenario[top])
+    plateau = tuple(sorted({int(d) for d in points.draft_length[tied]}))
+    shortest = tied & (points.draft_length == plateau[0])
+    choice = int(np.flatnonzero(shortest)[np.argmax(objective[shortest])])
+    return choice, plateau, _runners_up(objective, allowed, choice)
+
+
+def _satisfying(sweep: Sweep, limits: Limits, asked: bool) -> NDArray[np.bool_]:
+    points = sweep.points
+    allowed = np.ones(len(points), dtype=bool)
+    if not asked:
+        extrapolated = [np.array([b == "extrapolated" for b in grid.basis]) for grid in sweep.grids]
+        for index, marks in enumerate(extrapolated):
+            here = points.scenario == index
+            allowed[here] &= ~marks[points.column[here]]
+    if limits.batch is not None:
+        allowed &= points.batch == limits.batch
+    if limits.min_interactivity is not None:
+        allowed &= points.interactivity >= limits.min_interactivity
+    if limits.min_throughput is not None:
+        allowed &= points.throughput >= limits.min_throughput
+    if limits.max_tpot_ms is not None:
+        allowed &= points.interactivity * limits.max_tpot_ms * MS >= 1.0
+    return allowed
+
+
+def _runners_up(objective: Floats, allowed: NDArray[np.bool_], choice: int, most: int = 3) -> tuple[int, ...]:
+    others = np.flatnonzero(allowed)
+    others = others[others != choice]
+    order = np.argsort(-objective[others], kind="stable")[:most]
+    return tuple(int(index) for index in others[order])
+
+
+def _nearest_miss(sweep: Sweep, limits: Limits) -> str:
+    points = sweep.points
+    here = points.batch == limits.batch if limits.batch is not None else np.ones(len(points), dtype=bool)
+    if not here.any():
+        detail = next((entry.detail for entry in sweep.infeasible if entry.batch == limits.batch), "")
+        return f"batch {limits.batch} is not feasible: {detail}"
+    fastest, widest = float(points.interactivity[here].max()), float(points.throughput[here].max())
+    return (
+        f"no feasible point satisfies the limits: the fastest reaches {fastest:.1f} tokens/s/user "
+        f"(TPOT {1000 / fastest:.2f} ms), the widest {widest:.0f} tokens/s/GPU"
+    )
+
+
+def _flips(sweep: Sweep, choice: int, limits: Limits) -> bool:
+    """Whether on or off changes inside the band."""
+    points = sweep.points
+    line = 1.0 + limits.min_gain
+    if points.draft_length[choice]:
+        return bool(points.speedup_low[choice] <= line)
+    if limits.batch is None:
+        return False
+    rivals = (points.batch == points.batch[choice]) & (points.draft_length > 0)
+    return bool(np.any(points.speedup_high[rivals] > line))
+
+
+def _flip_note(sweep: Sweep, choice: int) -> Note:
+    points = sweep.points
+    batch = int(points.batch[choice])
+    length = int(points.draft_length[choice])
+    if length:
+        said = f"D = {length} gains {points.speedup[choice]:.2f}x, {points.speedup_low[choice]:.2f}x at the slow end"
+    else:
+        rivals = np.flatnonzero((points.batch == batch) & (points.draft_length > 0))
+        best = rivals[np.argmax(points.speedup_high[rivals])]
+        length = int(points.draft_length[best])
+        said = f"off, but D = {length} reaches {points.speedup_high[best]:.2f}x at the fast end"
+    return Note(
+        "flips_inside_band",
+        f"{said} of the band: one measured run at batch {batch} with D = {length} beside one with speculation off "
+        "would settle it",
+    )
+
+
+def _best_by_batch(grid: Grid, limits: Limits, asked: bool) -> dict[int, tuple[int, tuple[int, ...]]]:
+    """For each batch that is feasible at all: the draft length (0: off) and the plateau."""
+    lengths = grid.draft_lengths
+    allowed = grid.usable & (lengths > 0)[None, :]
+    if not asked:
+        allowed &= np.array([b != "extrapolated" for b in grid.basis])[None, :]
+    speedup = np.where(allowed, grid.speedup, 0.0)
+    best = speedup.max(axis=1, initial=0.0)
+    answer: dict[int, tuple[int, tuple[int, ...]]] = {}
+    for row, batch in enumerate(grid.scenario.batches):
+        if not grid.usable[row].any():
+            continue
+        tied = (speedup[row] > 1.0 + limits.min_gain) & (speedup[row] >= best[row] * (1.0 - limits.tie))
+        plateau = tuple(int(d) for d in lengths[tied])
+        answer[batch] = (plateau[0] if plateau else 0, plateau)
+    return answer
+
+
+def _schedule(scenario: Scenario, limits: Limits, asked: bool) -> tuple[ScheduleEntry, ...]:
+    """Ranges of batch sizes with one draft length each.
+
+    Every batch size is evaluated; a range keeps its draft length as long as that stays on the plateau, so that
+    ties do not make it flicker.
+    """
+    largest = max(scenario.batches)
+    batches: Sequence[int] = scenario.batches
+    if largest <= MOST_SCHEDULED_BATCHES and largest * len(scenario.draft_lengths) <= MOST_POINTS:
+        batches = range(1, largest + 1)
+    grid = evaluate(replace(scenario, batches=tuple(batches)))
+    entries: list[ScheduleEntry] = []
+    for batch, (length, plateau) in _best_by_batch(grid, limits, asked).items():
+        last = entries[-1] if entries else None
+        if last is not None and (last.draft_length == length or last.draft_length in plateau):
+            entries[-1] = replace(last, batch_to=batch)
+        else:
+            start = 1 if last is None else last.batch_to + 1
+            entries.append(ScheduleEntry(start, batch, length))
+    return tuple(entries)

@@ -1,0 +1,304 @@
+"""The (B, D) grid of every scenario, as columns, with its frontiers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specdec_cli.errors import InfeasibleError
+from specdec_cli.explore.frontier import Uplift, pareto_mask, round_levels, uplift_at
+from specdec_cli.explore.scenario import Note, Question, Scenario
+from specdec_cli.physics.drafting import longest_draft
+from specdec_cli.physics.roofline import Floats
+from specdec_cli.physics.step import StepTimes, bound
+from specdec_cli.units import GIGA
+
+Reason = Literal["out_of_memory", "beyond_draft_window", "not_measured", "below_limit"]
+BASES = ("measured", "interpolated", "extrapolated", "assumed")
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """One scenario evaluated: arrays of shape (batches, draft lengths), s."""
+
+    scenario: Scenario
+    times: StepTimes
+    acceptance_length: Floats
+    """(draft lengths,), with its band."""
+    acceptance_low: Floats
+    acceptance_high: Floats
+    basis: tuple[str, ...]
+    bound: NDArray[np.str_]
+    fits: NDArray[np.bool_]
+    """Whether the point's memory fits."""
+    usable: NDArray[np.bool_]
+    """Whether the point can be recommended or drawn at all: fits, and its acceptance is known."""
+
+    @property
+    def batches(self) -> Floats:
+        """(batches, 1)."""
+        return np.asarray(self.scenario.batches, dtype=np.float64)[:, None]
+
+    @property
+    def draft_lengths(self) -> NDArray[np.int64]:
+        """(draft lengths,)."""
+        return np.asarray(self.scenario.draft_lengths, dtype=np.int64)
+
+    @property
+    def speedup(self) -> Floats:
+        """AL T_target / (T_verify + T_draft)."""
+        return self.acceptance_length * self.times.target_s / self.times.step_s
+
+    @property
+    def speedup_low(self) -> Floats:
+        """The slow end of the band; exactly 1 where D = 0."""
+        return self._banded(self.acceptance_low, 1.0 + self.scenario.band.relative)
+
+    @property
+    def speedup_high(self) -> Floats:
+        """The fast end of the band."""
+        return self._banded(self.acceptance_high, 1.0 - self.scenario.band.relative)
+
+    def _banded(self, lengths: Floats, factor: float) -> Floats:
+        rho = self.times.step_s / self.times.target_s
+        return lengths / np.where(self.draft_lengths > 0, rho * factor, 1.0)
+
+    @property
+    def interactivity(self) -> Floats:
+        """Tokens/s/user."""
+        return self.acceptance_length / self.times.step_s
+
+    @property
+    def throughput(self) -> Floats:
+        """Tokens/s/GPU."""
+        return self.batches * self.interactivity / self.scenario.layout.gpus
+
+
+@dataclass(frozen=True, slots=True)
+class Infeasible:
+    """A point that cannot be, and why."""
+
+    scenario: Scenario
+    batch: int
+    draft_length: int
+    reason: Reason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Every feasible point of every scenario, as columns of one length."""
+
+    scenario: NDArray[np.int32]
+    """Index into the sweep's grids."""
+    batch: NDArray[np.int64]
+    draft_length: NDArray[np.int64]
+    column: NDArray[np.int32]
+    """Index of the draft length within its grid."""
+    acceptance_length: Floats
+    target_s: Floats
+    verify_s: Floats
+    draft_s: Floats
+    speedup: Floats
+    speedup_low: Floats
+    speedup_high: Floats
+    interactivity: Floats
+    throughput: Floats
+    bound: NDArray[np.str_]
+    on_frontier: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The answer of `specdec sweep`."""
+
+    question: Question
+    grids: tuple[Grid, ...]
+    points: Points
+    frontier: NDArray[np.int64]
+    """Indices into points, by rising interactivity."""
+    baseline_frontier: NDArray[np.int64]
+    """The frontier of the points without speculation."""
+    infeasible: tuple[Infeasible, ...]
+    notes: tuple[Note, ...]
+
+    def uplift(self) -> list[Uplift]:
+        """Throughput with and without speculation at equal, round interactivity."""
+        points = self.points
+        if not len(self.baseline_frontier) or not len(self.frontier):
+            return []
+        x, y = points.interactivity, points.throughput
+        slowest = max(x[self.frontier].min(), x[self.baseline_frontier].min())
+        fastest = min(x[self.frontier].max(), x[self.baseline_frontier].max())
+        if slowest > fastest:
+            return []
+        levels = round_levels(float(slowest), float(fastest))
+        with_speculation = (x[self.frontier], y[self.frontier])
+        return uplift_at(with_speculation, (x[self.baseline_frontier], y[self.baseline_frontier]), levels)
+
+
+def evaluate(scenario: Scenario) -> Grid:
+    """Times, acceptance and feasibility of a scenario's grid."""
+    batches = np.asarray(scenario.batches, dtype=np.float64)[:, None]
+    lengths = np.asarray(scenario.draft_lengths, dtype=np.float64)[None, :]
+    known = np.ones(lengths.shape[1], dtype=bool)
+    if scenario.drafter is not None:
+        limit = longest_draft(scenario.drafter)
+        known &= lengths[0] <= (limit if limit is not None else np.inf)
+        if scenario.beyond_window or scenario.acceptance is None:
+            known &= lengths[0] == 0
+    estimates = [
+        scenario.acceptance.estimate(int(d)) if scenario.acceptance is not None and ok else None
+        for d, ok in zip(lengths[0], known, strict=True)
+    ]
+    expected = np.array([e.acceptance_length if e else 1.0 for e in estimates])
+    context = np.asarray(float(scenario.context))
+    times = scenario.step.times(batches, lengths, lengths + 1.0, expected[None, :], context)
+    ranks = np.ceil(batches / scenario.layout.ranks)
+    fits = scenario.memory.needed(ranks, lengths) <= scenario.memory.usable
+    return Grid(
+        scenario=scenario,
+        times=times,
+        acceptance_length=expected,
+        acceptance_low=np.array([e.low if e else 1.0 for e in estimates]),
+        acceptance_high=np.array([e.high if e else 1.0 for e in estimates]),
+        basis=tuple(e.basis if e else "measured" for e in estimates),
+        bound=bound(times),
+        fits=fits,
+        usable=fits & known[None, :],
+    )
+
+
+def run_sweep(question: Question) -> Sweep:
+    """Evaluate every scenario and find the frontiers.
+
+    Raises:
+        InfeasibleError: not one point is feasible.
+    """
+    grids = tuple(evaluate(scenario) for scenario in question.scenarios)
+    kept = _kept_columns(grids)
+    points = _points(grids, kept)
+    infeasible = tuple(entry for grid, columns in zip(grids, kept, strict=True) for entry in _infeasible(grid, columns))
+    if not len(points):
+        raise InfeasibleError(_nothing_fits(infeasible))
+    frontier = np.flatnonzero(points.on_frontier)
+    plain = np.flatnonzero(points.draft_length == 0)
+    baseline = plain[pareto_mask(points.interactivity[plain], points.throughput[plain])]
+    return Sweep(
+        question=question,
+        grids=grids,
+        points=points,
+        frontier=frontier[np.lexsort((frontier, points.interactivity[frontier]))],
+        baseline_frontier=baseline[np.lexsort((baseline, points.interactivity[baseline]))],
+        infeasible=infeasible,
+        notes=question.notes + _point_notes(grids),
+    )
+
+
+def _kept_columns(grids: Sequence[Grid]) -> list[NDArray[np.int64]]:
+    """Columns of each grid that are listed: D = 0 is the same with every drafter, so it is listed once a layout."""
+    seen: set[tuple[str, object]] = set()
+    kept = []
+    for grid in grids:
+        key = (grid.scenario.hardware.name, grid.scenario.layout)
+        columns = np.arange(len(grid.draft_lengths))
+        if key in seen:
+            columns = columns[grid.draft_lengths > 0]
+        elif 0 in grid.draft_lengths:
+            seen.add(key)
+        kept.append(columns)
+    return kept
+
+
+def _points(grids: Sequence[Grid], kept: Sequence[NDArray[np.int64]]) -> Points:
+    parts: list[dict[str, np.ndarray]] = []
+    for index, (grid, columns) in enumerate(zip(grids, kept, strict=True)):
+        usable = grid.usable[:, columns]
+        rows, picked = np.nonzero(usable)
+        where = (rows, columns[picked])
+        parts.append(
+            {
+                "scenario": np.full(len(rows), index, dtype=np.int32),
+                "batch": grid.batches[rows, 0].astype(np.int64),
+                "draft_length": grid.draft_lengths[where[1]],
+                "column": where[1].astype(np.int32),
+                "acceptance_length": grid.acceptance_length[where[1]],
+                "target_s": grid.times.target_s[where],
+                "verify_s": grid.times.verify_s[where],
+                "draft_s": grid.times.draft_s[where],
+                "speedup": grid.speedup[where],
+                "speedup_low": grid.speedup_low[where],
+                "speedup_high": grid.speedup_high[where],
+                "interactivity": grid.interactivity[where],
+                "throughput": grid.throughput[where],
+                "bound": grid.bound[where],
+            }
+        )
+    columns_of = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    on_frontier = pareto_mask(columns_of["interactivity"], columns_of["throughput"])
+    return Points(**columns_of, on_frontier=on_frontier)
+
+
+def _infeasible(grid: Grid, columns: NDArray[np.int64]) -> list[Infeasible]:
+    scenario = grid.scenario
+    found = []
+    for row, column in zip(*np.nonzero(~grid.usable[:, columns]), strict=True):
+        batch, length = scenario.batches[row], int(grid.draft_lengths[columns[column]])
+        reason, detail = _why_not(grid, row, int(columns[column]), batch, length)
+        found.append(Infeasible(scenario, batch, length, reason, detail))
+    return found
+
+
+def _why_not(grid: Grid, row: int, column: int, batch: int, length: int) -> tuple[Reason, str]:
+    scenario, memory = grid.scenario, grid.scenario.memory
+    if not grid.fits[row, column]:
+        ranks = np.ceil(np.asarray(batch / scenario.layout.ranks))
+        needed = float(memory.needed(ranks, np.asarray(float(length))))
+        return "out_of_memory", (
+            f"needs {needed / GIGA:.1f} GB of {memory.usable / GIGA:.1f} GB usable on each GPU "
+            f"({memory.target_weights / GIGA:.1f} GB target weights"
+            + (f", {memory.draft_weights / GIGA:.1f} GB drafter" if length else "")
+            + ")"
+        )
+    assert scenario.drafter is not None  # only a drafter's points can fail otherwise
+    limit = longest_draft(scenario.drafter)
+    if limit is not None and length > limit:
+        return "not_measured", f"{scenario.drafter.name} drafts at most {limit} tokens"
+    if scenario.beyond_window:
+        return "beyond_draft_window", (
+            f"{scenario.drafter.name} was trained on {scenario.drafter.window_tokens} tokens of context, "
+            f"asked for {scenario.context}"
+        )
+    return "not_measured", f"no acceptance was measured at a context of {scenario.context} tokens"
+
+
+def _nothing_fits(infeasible: Sequence[Infeasible]) -> str:
+    first = infeasible[0]
+    return (
+        f"no feasible point: {len(infeasible)} refused; at batch {first.batch}, draft length {first.draft_length} on "
+        f"{first.scenario.hardware.name} with tp {first.scenario.layout.tp}: {first.detail}. "
+        "Try more --gpus, a smaller --weight-dtype or --context, or smaller --batches"
+    )
+
+
+def _point_notes(grids: Sequence[Grid]) -> tuple[Note, ...]:
+    notes = []
+    for grid in grids:
+        lengths = [int(d) for d, basis in zip(grid.draft_lengths, grid.basis, strict=True) if basis == "extrapolated"]
+        if lengths:
+            notes.append(
+                Note(
+                    "acceptance_extrapolated",
+                    f"{grid.scenario.drafter_name}: acceptance at D = {lengths[0]}"
+                    + (f" to {lengths[-1]}" if len(lengths) > 1 else "")
+                    + " is extrapolated, never recommended by default; measure it, or shorten --draft-lengths",
+                )
+            )
+    return tuple(notes)

@@ -1,0 +1,312 @@
+"""Model + parallelism -> operations with their sizes on one GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from specdec_cli.errors import UsageError
+from specdec_cli.physics.operations import (
+    AllReduceHidden,
+    Attention,
+    ExpertExchange,
+    Experts,
+    IndexerScan,
+    LatentAttention,
+    Linear,
+    Logits,
+    Operation,
+    RecurrentState,
+    SmallKernels,
+)
+from specdec_cli.profiles import schema
+from specdec_cli.profiles.schema import PartDtypes, WeightDtype
+from specdec_cli.units import ACTIVATION_BYTES, KV_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How one replica is spread over GPUs."""
+
+    tp: int = 1
+    """Tensor-parallel GPUs of each attention rank."""
+    gpus: int = 1
+    """GPUs of the replica; gpus / tp attention data-parallel ranks."""
+    ep: int = 1
+    """Groups that the experts are divided among; gpus / ep GPUs slice each expert."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("--tp", self.tp), ("--gpus", self.gpus), ("--ep", self.ep)):
+            if value < 1:
+                raise UsageError(f"{name} must be at least 1, got {value}")
+        if self.gpus % self.tp:
+            raise UsageError(f"--gpus {self.gpus} is not a multiple of --tp {self.tp}")
+        if self.gpus % self.ep:
+            raise UsageError(f"--ep {self.ep} does not divide --gpus {self.gpus}")
+
+    @property
+    def ranks(self) -> int:
+        """Attention data-parallel ranks: each holds the whole attention and a share of the requests."""
+        return self.gpus // self.tp
+
+    @property
+    def expert_slices(self) -> int:
+        """GPUs that share each expert."""
+        return self.gpus // self.ep
+
+
+@dataclass(frozen=True, slots=True)
+class Dtypes:
+    """The dtype of every part, resolved."""
+
+    attention: WeightDtype
+    ffn: WeightDtype
+    experts: WeightDtype
+    lm_head: WeightDtype
+    mtp: WeightDtype
+    kv: schema.KvDtype
+
+
+def resolve_dtypes(
+    parts: PartDtypes, *, weight_dtype: WeightDtype | None = None, kv_dtype: schema.KvDtype | None = None
+) -> Dtypes:
+    """The model's own dtypes, or `weight_dtype` for every part but the head.
+
+    A quantised checkpoint leaves lm_head in bf16 (every quantised configuration among the shipped models does),
+    so an explicit weight dtype below 16 bits does too.
+    """
+    kv = kv_dtype or parts.kv
+    if weight_dtype is None:
+        own = parts.weights
+        return Dtypes(
+            attention=parts.attention or own,
+            ffn=parts.ffn or own,
+            experts=parts.experts or own,
+            lm_head=parts.lm_head or own,
+            mtp=parts.mtp or own,
+            kv=kv,
+        )
+    head: WeightDtype = weight_dtype if weight_dtype in ("bf16", "fp16", "fp32") else "bf16"
+    return Dtypes(weight_dtype, weight_dtype, weight_dtype, head, weight_dtype, kv)
+
+
+def per_gpu_heads(heads: int, kv_heads: int, tp: int) -> tuple[float, float]:
+    """(query heads per KV head, KV heads) on one GPU: TP past the KV heads splits a group and copies its cache."""
+    kv = max(1.0, kv_heads / tp)
+    return max(1.0, heads / tp) / kv, kv
+
+
+def attention_operations(
+    spec: schema.Attention, hidden: int, layout: Layout, dtype: WeightDtype, count: float
+) -> list[Operation]:
+    """One mixer's projections and its core, `count` layers of it."""
+    match spec:
+        case schema.Gqa():
+            return _gqa_operations(spec, hidden, layout, dtype, count)
+        case schema.Mla():
+            return _mla_operations(spec, hidden, layout, dtype, count)
+        case schema.GatedDelta():
+            return _gated_delta_operations(spec, hidden, layout, dtype, count)
+        case schema.Mamba2():
+            return _mamba_operations(spec, hidden, layout, dtype, count)
+
+
+def _gqa_operations(spec: schema.Gqa, hidden: int, layout: Layout, dtype: WeightDtype, count: float) -> list[Operation]:
+    group_size, kv_heads = per_gpu_heads(spec.heads, spec.kv_heads, layout.tp)
+    query_heads = group_size * kv_heads
+    queries = query_heads * spec.head_dim * (2 if spec.output_gate else 1)
+    keys_values = kv_heads * spec.head_dim * (1 if spec.shared_kv else 2)
+    name = "attention" if spec.window is None else f"attention (window {spec.window})"
+    return [
+        Linear(name="qkv", n=queries + keys_values, k=hidden, dtype=dtype, count=count),
+        Attention(
+            name=name,
+            group_size=group_size,
+            kv_heads=kv_heads,
+            head_dim=spec.head_dim,
+            window=spec.window,
+            shared_kv=spec.shared_kv,
+            count=count,
+        ),
+        Linear(name="o", n=hidden, k=query_heads * spec.head_dim, dtype=dtype, count=count),
+    ]
+
+
+def _mla_operations(spec: schema.Mla, hidden: int, layout: Layout, dtype: WeightDtype, count: float) -> list[Operation]:
+    heads = max(1.0, spec.heads / layout.tp)
+    query_dim = spec.nope_head_dim + spec.rope_head_dim
+    cached = spec.kv_lora_rank + spec.rope_head_dim
+    operations: list[Operation] = []
+    if spec.q_lora_rank is None:
+        operations.append(Linear(name="q, kv_a", n=heads * query_dim + cached, k=hidden, dtype=dtype, count=count))
+    else:
+        operations += [
+            Linear(name="q_a, kv_a", n=spec.q_lora_rank + cached, k=hidden, dtype=dtype, count=count),
+            Linear(name="q_b", n=heads * query_dim, k=spec.q_lora_rank, dtype=dtype, count=count),
+        ]
+    if spec.indexer is not None:
+        index = spec.indexer
+        operations += [
+            Linear(
+                name="indexer q",
+                n=index.heads * index.head_dim,
+                k=spec.q_lora_rank or hidden,
+                dtype=dtype,
+                count=count,
+            ),
+            Linear(name="indexer k, weights", n=index.head_dim + index.heads, k=hidden, dtype=dtype, count=count),
+            IndexerScan(name="indexer scan", heads=index.heads, head_dim=index.head_dim, count=count),
+        ]
+    # Absorbed decoding: queries go through W_UK into the latent space, results come back through W_UV, one small
+    # matrix a head, in bf16 whatever the checkpoint's dtype.
+    operations += [
+        Linear(name="absorb k", n=heads * spec.kv_lora_rank, k=spec.nope_head_dim, dtype="bf16", count=count),
+        LatentAttention(
+            name="attention (MLA)",
+            heads=heads,
+            latent_dim=spec.kv_lora_rank,
+            rope_dim=spec.rope_head_dim,
+            top_k=spec.indexer.top_k if spec.indexer else None,
+            count=count,
+        ),
+        Linear(name="absorb v", n=heads * spec.v_head_dim, k=spec.kv_lora_rank, dtype="bf16", count=count),
+        Linear(name="o", n=hidden, k=heads * spec.v_head_dim, dtype=dtype, count=count),
+    ]
+    return operations
+
+
+def _gated_delta_operations(
+    spec: schema.GatedDelta, hidden: int, layout: Layout, dtype: WeightDtype, count: float
+) -> list[Operation]:
+    keys = spec.key_heads * spec.key_head_dim
+    values = spec.value_heads * spec.value_head_dim
+    state = spec.value_heads * spec.key_head_dim * spec.value_head_dim * KV_BYTES[spec.state_dtype]
+    conv = (2 * keys + values) * (spec.conv_width - 1) * ACTIVATION_BYTES
+    tp = layout.tp
+    projected = 2 * keys + 2 * values + 2 * spec.value_heads
+    return [
+        Linear(name="delta in", n=projected / tp, k=hidden, dtype=dtype, count=count),
+        RecurrentState(name="gated delta", state_bytes=(state + conv) / tp, count=count),
+        Linear(name="delta out", n=hidden, k=values / tp, dtype=dtype, count=count),
+    ]
+
+
+def _mamba_operations(
+    spec: schema.Mamba2, hidden: int, layout: Layout, dtype: WeightDtype, count: float
+) -> list[Operation]:
+    inner = spec.heads * spec.head_dim
+    grouped = 2 * spec.groups * spec.state_dim
+    state = inner * spec.state_dim * KV_BYTES[spec.state_dtype]
+    conv = (inner + grouped) * (spec.conv_width - 1) * ACTIVATION_BYTES
+    tp = layout.tp
+    return [
+        Linear(name="mamba in", n=(2 * inner + grouped + spec.heads) / tp, k=hidden, dtype=dtype, count=count),
+        RecurrentState(name="mamba", state_bytes=(state + conv) / tp, count=count),
+        Linear(name="mamba out", n=hidden, k=inner / tp, dtype=dtype, count=count),
+    ]
+
+
+def dense_operations(
+    name: str, hidden: int, intermediate: float, matrices: int, dtype: WeightDtype, tp: int, count: float
+) -> list[Operation]:
+    """A feed-forward block: gate and up in one kernel, then down."""
+    first = "gate, up" if matrices == 3 else "up"
+    return [
+        Linear(name=f"{name}{first}", n=(matrices - 1) * intermediate / tp, k=hidden, dtype=dtype, count=count),
+        Linear(name=f"{name}down", n=hidden, k=intermediate / tp, dtype=dtype, count=count),
+    ]
+
+
+def ffn_operations(spec: schema.Ffn, hidden: int, layout: Layout, dtypes: Dtypes, count: float) -> list[Operation]:
+    """A dense or routed feed-forward block, `count` layers of it."""
+    if isinstance(spec, schema.DenseFfn):
+        return dense_operations("", hidden, spec.intermediate, spec.matrices, dtypes.ffn, layout.tp, count)
+    width = spec.latent or hidden
+    operations: list[Operation] = [Linear(name="router", n=spec.experts, k=hidden, dtype="bf16", count=count)]
+    if spec.latent is not None:
+        operations.append(Linear(name="latent in, out", n=2 * spec.latent, k=hidden, dtype=dtypes.ffn, count=count))
+    operations.append(
+        Experts(
+            name="experts",
+            experts=spec.experts,
+            top_k=spec.top_k,
+            hidden=width,
+            intermediate=spec.intermediate / layout.expert_slices,
+            matrices=spec.matrices,
+            dtype=dtypes.experts,
+            expert_parallel=layout.ep,
+            routing_overlap=spec.routing_overlap,
+            count=count,
+        )
+    )
+    if spec.shared_intermediate:
+        operations += dense_operations(
+            "shared ", hidden, spec.shared_intermediate, spec.matrices, dtypes.ffn, layout.tp, count
+        )
+    if layout.ranks > 1:
+        copies = spec.top_k if layout.ep > 1 else 1
+        operations.append(
+            ExpertExchange(name="expert exchange", hidden=width, copies=copies, gpus=layout.gpus, count=count)
+        )
+    return operations
+
+
+def block_operations(
+    attention: schema.Attention | None,
+    ffn: schema.Ffn | None,
+    hidden: int,
+    layout: Layout,
+    dtypes: Dtypes,
+    count: float,
+) -> list[Operation]:
+    """`count` layers with this mixer and this feed-forward block: operations, small kernels, all-reduces."""
+    operations: list[Operation] = []
+    reduces = 0
+    if attention is not None:
+        operations += attention_operations(attention, hidden, layout, dtypes.attention, count)
+        reduces += 1
+    if ffn is not None:
+        operations += ffn_operations(ffn, hidden, layout, dtypes, count)
+        reduces += 1
+    operations.append(SmallKernels(name="norms, rope, KV write", hidden=hidden, count=count))
+    if layout.tp > 1 and reduces:
+        operations.append(AllReduceHidden(name="all-reduce", hidden=hidden, gpus=layout.tp, count=reduces * count))
+    return operations
+
+
+def head_operations(vocabulary: int, hidden: int, layout: Layout, dtype: WeightDtype) -> list[Operation]:
+    """lm_head and the sampling of its logits. The input embedding is a look-up and is not read."""
+    return [
+        Linear(name="lm_head", n=vocabulary / layout.tp, k=hidden, dtype=dtype),
+        Logits(name="logits", vocabulary=vocabulary),
+    ]
+
+
+def body_operations(model: schema.Model, layout: Layout, dtypes: Dtypes) -> list[Operation]:
+    """Every layer of the model, without its head."""
+    operations: list[Operation] = []
+    for block in model.blocks:
+        operations += block_operations(
+            model.attention[block.attention] if block.attention else None,
+            model.ffn[block.ffn] if block.ffn else None,
+            model.hidden,
+            layout,
+            dtypes,
+            block.repeat,
+        )
+    return operations
+
+
+def target_operations(model: schema.Model, layout: Layout, dtypes: Dtypes) -> list[Operation]:
+    """One forward pass of the whole model."""
+    return merge_alike(
+        body_operations(model, layout, dtypes) + head_operations(model.vocabulary, model.hidden, layout, dtypes.lm_head)
+    )
+
+
+def merge_alike(operations: list[Operation]) -> list[Operation]:
+    """Operations that differ in nothing but their count become one: fewer kernels to evaluate, the same sum."""
+    merged: dict[Operation, float] = {}
+    for operation in operations:
+        key = replace(operation, count=0)
+        merged[key] = merged.get(key, 0) + operation.count
+    return [replace(operation, count=count) for operation, count in merged.items()]

@@ -1,0 +1,149 @@
+"""The kinds of operation that a forward pass is made of. Sizes are per GPU, after tensor and expert parallelism."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from specdec_cli.profiles.schema import WeightDtype
+
+Group = Literal["linear", "attention", "experts", "communication", "small kernels", "logits"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linear:
+    """A dense matrix multiplication on every token of the pass."""
+
+    name: str
+    n: float
+    k: float
+    dtype: WeightDtype
+    count: float = 1
+    group: Group = "linear"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """Softmax attention with `kv_heads` KV heads on this GPU, `group_size` query heads for each."""
+
+    name: str
+    group_size: float
+    kv_heads: float
+    head_dim: int
+    window: int | None
+    shared_kv: bool = False
+    count: float = 1
+    group: Group = "attention"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentAttention:
+    """Absorbed MLA: `heads` query heads on this GPU over one latent cache that every GPU holds."""
+
+    name: str
+    heads: float
+    latent_dim: int
+    rope_dim: int
+    top_k: int | None
+    """Tokens that an indexer lets each query read; None: all."""
+    count: float = 1
+    group: Group = "attention"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexerScan:
+    """The scan over all cached index keys, before an indexed sparse attention."""
+
+    name: str
+    heads: int
+    head_dim: int
+    count: float = 1
+    group: Group = "attention"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecurrentState:
+    """Gated-delta or Mamba mixing: a fixed state per request instead of a KV cache."""
+
+    name: str
+    state_bytes: float
+    count: float = 1
+    group: Group = "attention"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experts:
+    """The routed experts of a layer; `intermediate` is an expert's width on this GPU."""
+
+    name: str
+    experts: int
+    top_k: int
+    hidden: int
+    intermediate: float
+    matrices: int
+    dtype: WeightDtype
+    expert_parallel: int
+    routing_overlap: float
+    count: float = 1
+    group: Group = "experts"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmallKernels:
+    """Norms, rope, KV write and residual of a layer."""
+
+    name: str
+    hidden: int
+    count: float = 1
+    group: Group = "small kernels"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllReduceHidden:
+    """A tensor-parallel all-reduce of the hidden states."""
+
+    name: str
+    hidden: int
+    gpus: int
+    count: float = 1
+    group: Group = "communication"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertExchange:
+    """Dispatch and combine between attention ranks and the GPUs that hold the experts."""
+
+    name: str
+    hidden: int
+    copies: float
+    """How often a token's hidden state travels: top-k under expert parallelism, 1 under a gather."""
+    gpus: int
+    count: float = 1
+    group: Group = "communication"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logits:
+    """Sampling: fp32 logits written once and read by soft-max, penalties and sampler."""
+
+    name: str
+    vocabulary: int
+    count: float = 1
+    group: Group = "logits"
+
+
+Operation = (
+    Linear
+    | Attention
+    | LatentAttention
+    | IndexerScan
+    | RecurrentState
+    | Experts
+    | SmallKernels
+    | AllReduceHidden
+    | ExpertExchange
+    | Logits
+)
+
+# Operations whose time depends on the number of tokens alone, so that it is computed once for each token count.
+BY_TOKENS = (Linear, SmallKernels, AllReduceHidden, Logits)

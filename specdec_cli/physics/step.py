@@ -1,0 +1,178 @@
+"""All of it -> one step: T_target, T_verify and T_draft over a (batch, draft length) grid.
+
+    speedup = AL T_target / (T_verify + T_draft)
+
+T_target and T_verify include the engine's step and per-request overheads, T_verify the entry fee of speculation,
+T_draft the engine's cost of each pass. D = 0 is plain decoding exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from specdec_cli.physics.chip import Chip, Shape, lower_bound_s, operation_cost
+from specdec_cli.physics.drafting import DraftPlan
+from specdec_cli.physics.operations import BY_TOKENS, Experts, Operation
+from specdec_cli.physics.roofline import Cost, Floats
+from specdec_cli.profiles.schema import Overheads
+from specdec_cli.units import MS, US
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """Times over a grid, s; every array has the grid's shape."""
+
+    target_s: Floats
+    """One target pass with one token a request, overheads included."""
+    verify_s: Floats
+    """One target pass with W tokens a request, overheads and entry fee included; T_target where D = 0."""
+    draft_s: Floats
+    """Producing the D draft tokens; 0 where D = 0."""
+    compute_s: Floats
+    memory_s: Floats
+    fixed_s: Floats
+    """Where the step's time goes, before overlap: arithmetic, memory and links, launches and overheads."""
+
+    @property
+    def step_s(self) -> Floats:
+        """T_verify + T_draft."""
+        return self.verify_s + self.draft_s
+
+
+def _depends_on_tokens(operation: Operation, ranks: int) -> bool:
+    if isinstance(operation, Experts):
+        return ranks == 1 and operation.routing_overlap == 0.0
+    return isinstance(operation, BY_TOKENS)
+
+
+def pass_cost(operations: Iterable[Operation], shape: Shape, chip: Chip) -> Cost:
+    """The summed cost of a forward pass; arrays of the shape that `shape` broadcasts to.
+
+    Operations whose time depends on the number of tokens alone are evaluated once for each distinct number.
+    """
+    grid = np.broadcast_shapes(shape.requests.shape, shape.width.shape, shape.context.shape)
+    tokens = np.broadcast_to(shape.rank_tokens, grid)
+    distinct, where = np.unique(tokens, return_inverse=True)
+    by_tokens = Shape(distinct, np.ones_like(distinct), np.ones_like(distinct))
+    token_sum = [np.zeros_like(distinct) for _ in Cost._fields]
+    total = [np.zeros(grid) for _ in Cost._fields]
+    for operation in operations:
+        alone = _depends_on_tokens(operation, shape.ranks)
+        costs = operation_cost(operation, by_tokens if alone else shape, chip)
+        for place, part in zip(token_sum if alone else total, costs, strict=True):
+            place += part
+    return Cost(*(t + s[where].reshape(grid) for t, s in zip(total, token_sum, strict=True)))
+
+
+def pass_breakdown(operations: Sequence[Operation], shape: Shape, chip: Chip) -> list[tuple[Operation, Cost]]:
+    """The cost of each operation of a pass, for `explain` and the guidelines."""
+    return [(operation, operation_cost(operation, shape, chip)) for operation in operations]
+
+
+def pass_lower_bound_s(operations: Sequence[Operation], shape: Shape, chip: Chip) -> Floats:
+    """Datasheet peaks, no launches, no floors: no pass is faster."""
+    parts = [lower_bound_s(op, costs, chip) for op, costs in pass_breakdown(operations, shape, chip)]
+    return np.asarray(sum(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class StepModel:
+    """One target on one layout of one chip under one engine, with or without a drafter."""
+
+    chip: Chip
+    overheads: Overheads
+    target: tuple[Operation, ...]
+    plan: DraftPlan | None
+    ranks: int
+
+    def shape(self, requests: Floats, width: Floats, context: Floats) -> Shape:
+        """The pass over these arrays on this layout."""
+        return Shape(requests, width, context, self.ranks)
+
+    def host_s(self, requests: Floats) -> Floats:
+        """The engine's time of a step that does not speculate, beside the kernels."""
+        return self.overheads.step_ms * MS + self.overheads.per_request_us * US * requests
+
+    def times(
+        self, batches: Floats, draft_lengths: Floats, widths: Floats, lengths: Floats, context: Floats
+    ) -> StepTimes:
+        """Evaluate a grid.
+
+        Args:
+            batches: (nb, 1) requests on the replica. draft_lengths, widths: (1, nd), D and verify width W.
+            lengths: (1, nd) acceptance length at each D. context: scalar or broadcastable, tokens in the KV cache.
+        """
+        host = self.host_s(batches)
+        plain = pass_cost(self.target, self.shape(batches, np.ones_like(widths[:, :1]), context), self.chip)
+        verify = pass_cost(self.target, self.shape(batches, widths, context), self.chip)
+        speculating = draft_lengths > 0
+        fee = np.where(speculating, self.overheads.speculation_ms * MS, 0.0)
+        target_s = plain.seconds + host
+        verify_s = np.where(speculating, verify.seconds + host + fee, target_s)
+        drafting = self.draft(batches, draft_lengths, lengths, context, target_s)
+        return StepTimes(
+            target_s=np.broadcast_to(target_s, verify_s.shape),
+            verify_s=verify_s,
+            draft_s=drafting.seconds,
+            compute_s=verify.compute_s + drafting.compute_s,
+            memory_s=verify.memory_s + drafting.memory_s,
+            fixed_s=verify.fixed_s + drafting.fixed_s + host + fee,
+        )
+
+    def draft(self, batches: Floats, draft_lengths: Floats, lengths: Floats, context: Floats, target_s: Floats) -> Cost:
+        """T_draft and its parts; zero where D = 0."""
+        grid = np.broadcast_shapes(batches.shape, draft_lengths.shape)
+        zero = np.zeros(grid)
+        if self.plan is None or not np.any(draft_lengths):
+            return Cost(zero, zero, zero, zero, zero, zero)
+        plan, overheads = self.plan, self.overheads
+        passes = plan.passes(draft_lengths)
+        pass_ms = overheads.draft_pass_ms_by_mechanism.get(plan.mechanism, overheads.draft_pass_ms)
+        host = passes * (pass_ms * MS + overheads.draft_pass_target_fraction * target_s)
+        if plan.lookup:
+            host = np.where(draft_lengths > 0, overheads.lookup_ms * MS, 0.0) + zero
+            return Cost(host, zero, zero, host, zero, zero)
+        kernels = self._draft_kernels(plan, batches, draft_lengths, lengths, context)
+        on = (draft_lengths > 0) + zero
+        parts = [part * on for part in kernels]
+        costs = Cost(*parts)
+        return costs._replace(seconds=costs.seconds + host, fixed_s=costs.fixed_s + host)
+
+    def _draft_kernels(
+        self, plan: DraftPlan, batches: Floats, draft_lengths: Floats, lengths: Floats, context: Floats
+    ) -> Cost:
+        seen = context if plan.kv_window is None else np.minimum(context, plan.kv_window)
+        one = np.ones_like(draft_lengths)
+
+        def run(operations: tuple[Operation, ...], width: Floats) -> Cost:
+            return pass_cost(operations, self.shape(batches, width, seen), self.chip)
+
+        fresh = run(plan.fusion, lengths)  # the target's new tokens: AL a request
+        if not plan.sequential:
+            # A block pass proposes D tokens from D + 1 rows, the anchor among them.
+            rows = draft_lengths + 1.0
+            serial = run(plan.serial_head, one)
+            return _add(fresh, run(plan.body, rows), run(plan.head, rows), _scale(serial, draft_lengths))
+        first = run(plan.body, lengths)
+        later = run(plan.body, one)
+        head = run(plan.head, one)
+        return _add(fresh, first, _scale(later, np.maximum(draft_lengths - 1.0, 0.0)), _scale(head, draft_lengths))
+
+
+def _scale(costs: Cost, factor: Floats) -> Cost:
+    return Cost(*(part * factor for part in costs))
+
+
+def _add(*costs: Cost) -> Cost:
+    return Cost(*(np.asarray(sum(parts)) for parts in zip(*costs, strict=True)))
+
+
+def bound(times: StepTimes) -> np.ndarray:
+    """What bounds each step: `memory`, `compute` or `latency` (launches, floors and overheads), the largest part."""
+    parts = np.stack([times.memory_s, times.compute_s, times.fixed_s])
+    names = np.array(["memory", "compute", "latency"])
+    picked: np.ndarray = names[np.argmax(parts, axis=0)]
+    return picked

@@ -1,0 +1,340 @@
+"""The dtype of every part, from `quantization_config` of a `config.json` or ModelOpt's `hf_quant_config.json`.
+
+A checkpoint names the quantised format once and lists the modules that it leaves alone (or, in mixed precision, those
+that it converts). The modules of each part are looked up in that list, layer by layer, and a part takes the dtype
+that holds most of its weights; what is cut away by that is written into the assumptions.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from specdec_cli.profiles.hf_reader import ConfigReader
+from specdec_cli.profiles.schema import (
+    Attention,
+    DenseFfn,
+    Ffn,
+    Gqa,
+    KvDtype,
+    Mamba2,
+    Mla,
+    MoeFfn,
+    PartDtypes,
+    WeightDtype,
+)
+
+STORAGE: dict[str, WeightDtype] = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+
+# ModelOpt's `quant_algo`.
+ALGORITHMS: dict[str, WeightDtype] = {
+    "FP8": "fp8",
+    "FP8_PER_CHANNEL_PER_TOKEN": "fp8",
+    "FP8_PB_WO": "fp8",
+    "NVFP4": "nvfp4",
+    "NVFP4_AWQ": "nvfp4",
+    "W4A16_NVFP4": "nvfp4",
+    "W4A8_NVFP4_FP8": "nvfp4",
+    "MXFP4": "mxfp4",
+    "W4A8_MXFP4_FP8": "mxfp4",
+    "W4A16_AWQ": "int4",
+    "W4A8_AWQ": "int4",
+    "W8A16": "int8",
+    "W8A8_SQ_PER_CHANNEL": "int8",
+}
+
+# Paths of the modules of a part, without `layers.N.`; alternatives are the spellings of different model families.
+EXPERT_MODULES = ("mlp.experts.0.gate_proj", "block_sparse_moe.experts.0.w1", "mixer.experts.0.up_proj", "ffn.experts")
+SHARED_MODULES = (
+    "mlp.shared_experts.gate_proj",
+    "mlp.shared_expert.gate_proj",
+    "mixer.shared_experts.up_proj",
+    "ffn.shared_experts.w1",
+)
+DENSE_MODULES = ("mlp.gate_proj", "mlp.gate_up_proj", "mixer.up_proj", "feed_forward.gate_proj")
+MTP_PREFIXES = ("mtp.", "model.mtp.", "mtp.layers.0.")
+PREFIX = re.compile(r"^(?:model\.language_model\.|language_model\.model\.|model\.|backbone\.|transformer\.)")
+
+Weights = Mapping[tuple[str, ...], int]
+
+
+class _Plan:
+    """What the checkpoint converts: one dtype for all but a list, or a list of modules with a dtype each."""
+
+    def __init__(self, dtype: WeightDtype | None, left: list[str], converted: dict[str, WeightDtype]) -> None:
+        self.dtype = dtype
+        self.exact = {_stripped(name) for name in left if not _is_pattern(name)}
+        self.patterns = [_compiled(name) for name in left if _is_pattern(name)]
+        self.converted = {_stripped(name): value for name, value in converted.items()}
+
+    def dtype_of(self, spellings: tuple[str, ...]) -> WeightDtype | None:
+        """The dtype of a module under any of its spellings; None where it is left alone."""
+        if self.converted:
+            for name in spellings:
+                for prefix in _prefixes(name):
+                    if prefix in self.converted:
+                        return self.converted[prefix]
+            return None
+        for name in spellings:
+            if any(prefix in self.exact for prefix in _prefixes(name)):
+                return None
+            if any(pattern.match(full) for pattern in self.patterns for full in (name, f"model.{name}")):
+                return None
+        return self.dtype
+
+
+def part_dtypes(
+    reader: ConfigReader,
+    side_file: Mapping[str, Any] | None,
+    attention: list[Attention | None],
+    ffn: list[Ffn | None],
+    *,
+    has_mtp: bool,
+) -> PartDtypes:
+    """Dtype of each part of a checkpoint, given the kinds of every layer; `side_file` is `hf_quant_config.json`."""
+    stored = stored_dtype(reader)
+    quantisation = reader.get_anywhere("quantization_config", "quantization")
+    plan, kv = _plan(reader, quantisation, side_file)
+    if plan is None:
+        return PartDtypes(weights=stored, kv=kv)
+    shares: dict[str, Counter[WeightDtype]] = {
+        "attention": _share(plan, stored, [_attention_modules(item) for item in attention]),
+        "ffn": _share(plan, stored, [_ffn_modules(item) for item in ffn]),
+        "experts": _share(plan, stored, [_expert_modules(item) for item in ffn]),
+    }
+    parts = {name: share.most_common(1)[0][0] for name, share in shares.items() if share}
+    for name, share in shares.items():
+        largest, total = (share.most_common(1)[0][1], sum(share.values())) if share else (0, 0)
+        if largest < total:
+            reader.assume(
+                f"{name} is {parts[name]}: {100 * largest / total:.0f} % of its weights are, the rest are not."
+            )
+    common = _most_common(parts)
+    head = _head_dtype(reader, plan, stored)
+    mtp = _mtp_dtype(plan, stored, len(ffn), parts) if has_mtp else None
+    named: dict[str, WeightDtype | None] = {
+        name: value if value != common else None for name, value in {**parts, "lm_head": head}.items()
+    }
+    return PartDtypes(
+        weights=common,
+        experts=named.get("experts"),
+        attention=named.get("attention"),
+        ffn=named.get("ffn"),
+        lm_head=named["lm_head"],
+        mtp=mtp,
+        kv=kv,
+    )
+
+
+def _most_common(parts: Mapping[str, WeightDtype]) -> WeightDtype:
+    """The dtype of most parts; where they are as many, the one of attention (experts are then named)."""
+    counts = Counter(parts.values())
+    top = max(counts.values())
+    candidates = [dtype for dtype, count in counts.items() if count == top]
+    return parts["attention"] if parts.get("attention") in candidates else candidates[0]
+
+
+def stored_dtype(reader: ConfigReader) -> WeightDtype:
+    """The dtype of weights that are not quantised."""
+    name = reader.get_anywhere("dtype", "torch_dtype")
+    if name is None:
+        reader.assume("No dtype key: weights that are not quantised are taken as bf16.")
+        return "bf16"
+    name = str(name).removeprefix("torch.")
+    if name not in STORAGE:
+        raise reader.refuse(f"unknown dtype {name!r}", key="dtype")
+    return STORAGE[name]
+
+
+# ----------------------------------------------------------------------------------- what is converted to what
+
+
+def _plan(reader: ConfigReader, config: Any, side_file: Mapping[str, Any] | None) -> tuple[_Plan | None, KvDtype]:
+    side = side_file.get("quantization", side_file) if side_file is not None else None
+    if isinstance(side, Mapping) and side.get("quant_algo"):
+        return _modelopt_plan(reader, side), _kv_dtype(reader, side.get("kv_cache_quant_algo"))
+    if not isinstance(config, Mapping):
+        return None, "bf16"
+    kv = _kv_dtype(reader, config.get("kv_cache_quant_algo") or config.get("kv_cache_scheme"))
+    if config.get("quant_algo"):
+        return _modelopt_plan(reader, config), kv
+    left = _left_alone(config)
+    method = str(config.get("quant_method", "")).replace("_", "-")
+    return _Plan(_method_dtype(reader, method, config), left, {}), kv
+
+
+def _left_alone(config: Mapping[str, Any]) -> list[str]:
+    for key in ("modules_to_not_convert", "ignore", "exclude_modules", "ignored_layers"):
+        value = config.get(key)
+        if isinstance(value, list):
+            return [str(item) for item in value]
+    return []
+
+
+def _modelopt_plan(reader: ConfigReader, config: Mapping[str, Any]) -> _Plan:
+    algorithm = str(config["quant_algo"])
+    if algorithm == "MIXED_PRECISION":
+        layers = config.get("quantized_layers")
+        if not isinstance(layers, Mapping):
+            raise reader.missing("quantization_config.quantized_layers", why="which modules are in which precision")
+        return _Plan(None, [], {name: _algorithm(reader, str(each["quant_algo"])) for name, each in layers.items()})
+    left = _left_alone(config)
+    if not left:
+        reader.assume(f"{algorithm} with no list of modules left alone: all layers are taken as quantised.")
+    return _Plan(_algorithm(reader, algorithm), left, {})
+
+
+def _algorithm(reader: ConfigReader, name: str) -> WeightDtype:
+    if name not in ALGORITHMS:
+        raise reader.refuse(f"unknown quantisation {name!r}", key="quant_algo")
+    return ALGORITHMS[name]
+
+
+def _method_dtype(reader: ConfigReader, method: str, config: Mapping[str, Any]) -> WeightDtype:
+    """The dtype of `quant_method`; weights in groups of other than 128 take a little more or less than `units` says."""
+    if method in ("fp8", "fbgemm-fp8"):
+        return "fp8"
+    if method == "mxfp4":
+        return "mxfp4"
+    if method in ("gptq", "awq", "auto-round", ""):  # MLX writes {bits, group_size} with no method
+        return _by_bits(reader, config.get("bits"), "int", config.get("group_size"))
+    if method == "bitsandbytes":
+        return "int4" if config.get("load_in_4bit") or config.get("_load_in_4bit") else "int8"
+    if method == "compressed-tensors":
+        groups = config.get("config_groups")
+        found = [group.get("weights") for group in groups.values()] if isinstance(groups, Mapping) else []
+        if len(found) != 1 or not isinstance(found[0], Mapping):
+            raise reader.refuse("expected one group with weights", key="quantization_config.config_groups")
+        weights = found[0]
+        return _by_bits(reader, weights.get("num_bits"), str(weights.get("type")), weights.get("group_size"))
+    raise reader.refuse(f"unknown quantisation method {method!r}", key="quantization_config.quant_method")
+
+
+def _by_bits(reader: ConfigReader, bits: Any, kind: str, group: Any) -> WeightDtype:
+    if bits == 8:
+        return "fp8" if kind == "float" else "int8"
+    if bits == 4 and kind == "float":
+        return "nvfp4" if group == 16 else "mxfp4"
+    if bits == 4:
+        if isinstance(group, int) and 0 < group < 128:
+            reader.assume(
+                f"4-bit weights in groups of {group}: {4 + 16 / group:g} bits each; int4 counts groups of 128."
+            )
+        return "int4"
+    raise reader.refuse(f"weights of {bits} bits are not known", key="quantization_config.bits")
+
+
+def _kv_dtype(reader: ConfigReader, value: Any) -> KvDtype:
+    if value is None:
+        return "bf16"
+    if isinstance(value, Mapping):
+        value = "FP8" if value.get("num_bits") == 8 and value.get("type") == "float" else str(value)
+    if str(value).upper() in ("FP8", "FP8_E4M3"):
+        return "fp8"
+    if str(value).upper() == "INT8":
+        return "int8"
+    raise reader.refuse(f"unknown KV cache dtype {value!r}", key="kv_cache_quant_algo")
+
+
+# ------------------------------------------------------------------------------------------ modules of a part
+
+
+def _share(plan: _Plan, stored: WeightDtype, layers: list[Weights]) -> Counter[WeightDtype]:
+    """Weights of a part by dtype, all layers together (relative: `Weights` need not be in parameters)."""
+    share: Counter[WeightDtype] = Counter()
+    for number, modules in enumerate(layers):
+        for spellings, weights in modules.items():
+            dtype = plan.dtype_of(tuple(f"layers.{number}.{name}" for name in spellings))
+            share[dtype or stored] += weights
+    return share
+
+
+def _attention_modules(attention: Attention | None) -> Weights:
+    """Modules of an attention layer, each weighed by its size over the model's width (or over a rank)."""
+    match attention:
+        case None:
+            return {}
+        case Gqa():
+            queries, keys = attention.heads * attention.head_dim, attention.kv_heads * attention.head_dim
+            sizes = {"q_proj": queries, "k_proj": keys, "v_proj": keys, "o_proj": queries}
+            return {(f"self_attn.{name}", f"mixer.{name}"): size for name, size in sizes.items()}
+        case Mla():
+            width = attention.heads * attention.v_head_dim  # about: o_proj is hidden x this
+            rank = attention.q_lora_rank or 0
+            queries = attention.heads * (attention.nope_head_dim + attention.rope_head_dim)
+            up = attention.heads * (attention.nope_head_dim + attention.v_head_dim)
+            # In units of a hidden of 4 x q_lora_rank, the ratio of DeepSeek-V3 (7168 / 1536) within a sixth.
+            return {
+                ("self_attn.q_b_proj", "self_attn.q_proj"): queries // 4 if rank else queries,
+                ("self_attn.q_a_proj",): rank,
+                ("self_attn.kv_b_proj",): up // 12,
+                ("self_attn.kv_a_proj_with_mqa",): attention.kv_lora_rank + attention.rope_head_dim,
+                ("self_attn.o_proj",): width,
+            }
+        case Mamba2():
+            inner = attention.heads * attention.head_dim
+            return {("mixer.in_proj",): 2 * inner, ("mixer.out_proj",): inner}
+        case _:
+            keys = attention.key_heads * attention.key_head_dim
+            values = attention.value_heads * attention.value_head_dim
+            return {
+                ("linear_attn.in_proj_qkv", "linear_attn.in_proj_qkvz", "self_attn.q_proj"): 2 * keys + values,
+                ("linear_attn.in_proj_z", "linear_attn.in_proj_qkvz", "self_attn.g_proj"): values,
+                ("linear_attn.out_proj", "self_attn.o_proj"): values,
+            }
+
+
+def _ffn_modules(ffn: Ffn | None) -> Weights:
+    if isinstance(ffn, DenseFfn):
+        return {DENSE_MODULES: ffn.intermediate}
+    if isinstance(ffn, MoeFfn) and ffn.shared_intermediate:
+        return {SHARED_MODULES: ffn.shared_intermediate}
+    return {}
+
+
+def _expert_modules(ffn: Ffn | None) -> Weights:
+    return {EXPERT_MODULES: ffn.experts} if isinstance(ffn, MoeFfn) else {}
+
+
+def _head_dtype(reader: ConfigReader, plan: _Plan, stored: WeightDtype) -> WeightDtype:
+    """Quantisers leave the head alone unless told otherwise, so only a list that names it converted counts."""
+    converted = plan.dtype_of(("lm_head",)) if plan.converted else None
+    if converted is None and not plan.converted and "lm_head" not in plan.exact and plan.dtype_of(("lm_head",)):
+        reader.assume(f"lm_head is {stored}: quantisers skip it, and the list of modules left alone does not name it.")
+    return converted or stored
+
+
+def _mtp_dtype(plan: _Plan, stored: WeightDtype, layers: int, parts: Mapping[str, WeightDtype]) -> WeightDtype | None:
+    """`stored` where the MTP layers are left alone and their kind is quantised elsewhere; None: as the same parts."""
+    part = parts.get("experts") or parts.get("ffn")
+    module = EXPERT_MODULES if "experts" in parts else DENSE_MODULES
+    names = tuple(f"layers.{layers}.{name}" for name in module)
+    names += tuple(prefix + name for prefix in MTP_PREFIXES for name in (*module, *(f"layers.0.{m}" for m in module)))
+    return stored if part != stored and plan.dtype_of(names) is None else None
+
+
+# --------------------------------------------------------------------------------------------------- names
+
+
+def _is_pattern(name: str) -> bool:
+    return name.startswith("re:") or any(letter in name for letter in "*?[")
+
+
+def _compiled(name: str) -> re.Pattern[str]:
+    if name.startswith("re:"):
+        return re.compile(name.removeprefix("re:"))
+    glob = _stripped(name)
+    return re.compile(fnmatch.translate(glob) + "|" + fnmatch.translate(glob + ".*"))
+
+
+def _stripped(name: str) -> str:
+    return PREFIX.sub("", name)
+
+
+def _prefixes(name: str) -> list[str]:
+    """The name and the modules around it: `a.b.c` -> a.b.c, a.b, a."""
+    parts = name.split(".")
+    return [".".join(parts[:end]) for end in range(len(parts), 0, -1)]

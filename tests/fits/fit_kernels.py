@@ -1,0 +1,386 @@
+"""Fit the kernel constants of the hardware profiles to measured kernel tables.
+
+    python tests/fits/fit_kernels.py [--tables DIR] [--chip NAME] [-o fitted.json]
+
+Fits on about 30 % of the shapes (a hash of the shape decides) and reports the error on the other shapes. The formulas
+are those of `specdec_cli.physics.roofline`: this script only looks for their constants. Needs pyarrow and scipy, and
+the package `aiconfigurator-core` unless --tables names a folder. Not part of the wheel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import least_squares
+from tables import (
+    CHIPS,
+    ENGINES,
+    Chip,
+    Columns,
+    Flags,
+    Floats,
+    all_reduce_tables,
+    attention_tables,
+    gated_delta_tables,
+    gemm_tables,
+    mla_tables,
+    moe_tables,
+    packaged_tables,
+)
+
+from specdec_cli.physics import roofline
+from specdec_cli.profiles.schema import AllReduce, AttentionKernel, GemmKernel, MlaKernel, MoeKernel
+from specdec_cli.units import KV_BYTES, WEIGHT_BYTES
+
+Constants = dict[str, float]
+Model = Callable[[Constants, dict[str, Floats]], Floats]
+
+MOST_ROWS = 2500  # of a fit; more change the third digit
+HOLD = 0.1  # pull of the start values, in rows: moves only a constant that the rows leave open
+WORST = 0.25  # held-out median error from which a form does not describe the kernel, and its constants are not kept
+
+# Start and range of each constant. Fractions of a datasheet figure end at 1 where the figure bounds the kernel.
+GEMM_START = {
+    "eta_c": (0.7, 0.05, 1.0),
+    "eta_m": (0.85, 0.2, 1.0),
+    "tau_us": (3.0, 0.1, 40.0),
+    "tau_k_us": (2.0, 0.01, 30.0),
+    "overlap_exponent": (1.5, 0.6, 8.0),
+}
+QUANTISE_START = {"eta_q": (0.3, 0.02, 1.5)}  # above 1: the activations never leave the cache
+ATTENTION_START = {"floor_us": (10.0, 0.5, 90.0), "eta_m": (0.85, 0.1, 1.0), "eta_c": (0.3, 0.02, 1.0)}
+MLA_START = {
+    "eta_m": (0.8, 0.03, 1.0),
+    "eta_c": (0.5, 0.02, 1.5),  # against the bf16 peak: kernels that multiply in fp8 may pass it
+    "tau_us": (14.0, 1.0, 80.0),
+    "tau_l_us": (0.8, 0.01, 8.0),
+    "overlap_exponent": (4.0, 1.0, 12.0),
+}
+MOE_START = {
+    "eta_c": (0.5, 0.05, 1.0),
+    "eta_m": (0.83, 0.1, 1.0),
+    "eta_a": (0.2, 0.01, 1.5),
+    "overlap_exponent": (2.0, 0.6, 8.0),
+    "tau_us": (25.0, 1.0, 150.0),
+}
+ALL_REDUCE_START = {"latency_us": (5.0, 0.5, 100.0), "efficiency": (0.5, 0.02, 1.5)}
+STATE_START = {"floor_us": (3.5, 0.1, 60.0), "eta_m": (0.85, 0.1, 1.0)}
+
+COMPUTE = {"bf16": "bf16", "int8": "bf16", "int4": "bf16", "mxfp4": "bf16", "nvfp4": "fp4"}
+COMPUTE |= {"fp8": "fp8", "fp8_block": "fp8", "mxfp4_w4a8": "fp8"}
+STORED_AS = {"fp8_block": "fp8", "mxfp4_w4a8": "mxfp4"}  # dtype of the weights in memory
+
+
+def compute_dtype(chip: Chip, dtype: str) -> str:
+    """The dtype that the multiplication runs in: bf16 where the chip has no unit for the low precision."""
+    wanted = COMPUTE[dtype]
+    return wanted if wanted in chip.peak else "bf16"
+
+
+def search(model: Model, start: dict[str, tuple[float, float, float]], columns: Columns) -> Constants:
+    """Constants that make the logarithm of model / measured small, far rows counting less (soft L1, knee at 5 %)."""
+    names = list(start)
+    first, low, high = (np.log([start[name][i] for name in names]) for i in range(3))
+    rows = np.flatnonzero(columns.fit)
+    if len(rows) > MOST_ROWS:
+        rows = np.sort(np.random.default_rng(0).choice(rows, MOST_ROWS, replace=False))
+    part = {name: column[rows] for name, column in columns.values.items()}
+    measured = np.log(columns.seconds[rows])
+
+    def residuals(point: Floats) -> Floats:
+        error = np.log(model(dict(zip(names, np.exp(point), strict=True)), part)) - measured
+        return np.concatenate([error, HOLD * (point - first)])
+
+    found = least_squares(residuals, first, bounds=(low, high), loss="soft_l1", f_scale=0.05, max_nfev=120)
+    return {name: float(f"{value:.4g}") for name, value in zip(names, np.exp(found.x), strict=True)}
+
+
+def result(model: Model, constants: Constants, columns: Columns, **extra: Any) -> dict[str, Any]:
+    """The constants with their errors on the shapes that were not fitted (fractions of the measured time)."""
+    held_out = columns.part(~columns.fit)
+    answer: dict[str, Any] = dict(constants) | extra
+    answer |= {"n_fit": int(columns.fit.sum()), "n_heldout": len(held_out.seconds), "table": columns.label}
+    if len(held_out.seconds):
+        error = np.abs(model(constants, held_out.values) / held_out.seconds - 1.0)
+        answer["heldout_median_error"] = round(float(np.median(error)), 4)
+        answer["heldout_p90_error"] = round(float(np.percentile(error, 90)), 4)
+    return answer
+
+
+def fit(
+    model: Model,
+    start: dict[str, tuple[float, float, float]],
+    columns: Columns,
+    judged: Flags | None = None,
+    **extra: Any,
+) -> dict[str, Any]:
+    """Constants and held-out errors, {} where the table is too small; `judged`: rows that the errors are of."""
+    if columns.fit.sum() < 4 * len(start) or not (~columns.fit).any():
+        return {}
+    constants = search(model, start, columns)
+    return result(model, constants, columns if judged is None else columns.part(judged), **extra)
+
+
+def possible(columns: Columns, flops: Floats, peak: float, moved: Floats, bandwidth: float) -> Columns:
+    """Drop rows faster than the datasheet: their data sat in the cache from the call before, or the timer slipped."""
+    keep: Flags = (columns.seconds > flops / peak) & (columns.seconds > moved / bandwidth)
+    return columns.part(keep)
+
+
+def fit_gemm(tables: Path, chip: Chip, engine: str) -> dict[str, Any]:
+    fits = {}
+    for dtype, columns in gemm_tables(tables, chip, engine):
+        compute = compute_dtype(chip, dtype)
+        quantises = dtype in ("fp8", "fp8_block", "nvfp4") and compute != "bf16"
+        peak, weight = chip.peak[compute], WEIGHT_BYTES[STORED_AS.get(dtype, dtype)]
+
+        def model(
+            c: Constants, v: dict[str, Floats], compute: Any = compute, peak: float = peak, weight: float = weight
+        ) -> Floats:
+            kernel = GemmKernel(compute=compute, **c)
+            return roofline.gemm_seconds(
+                v["m"], v["n"], v["k"], weight, peak=peak, bandwidth=chip.bandwidth, kernel=kernel  # type: ignore[arg-type]
+            ).seconds
+
+        m, n, k = (columns.values[name] for name in "mnk")
+        columns = possible(columns, 2 * m * n * k, peak, n * k * weight, chip.bandwidth)
+        start = GEMM_START | (QUANTISE_START if quantises else {})
+        fits[dtype] = fit(model, start, columns, compute=compute)
+    return {dtype: found for dtype, found in fits.items() if found}
+
+
+ATTENTION_TILE = 128
+
+
+def fit_attention(tables: Path, chip: Chip, engine: str) -> dict[str, Any]:
+    windows = dict(attention_tables(tables, chip, engine, windowed=True))
+    fits = {}
+    for dtype, columns in attention_tables(tables, chip, engine):
+        element = KV_BYTES[dtype]
+
+        def model(c: Constants, v: dict[str, Floats], element: float = element) -> Floats:
+            kernel = AttentionKernel(**c)
+            return roofline.attention_seconds(
+                v["requests"],
+                v["heads"] / v["kv_heads"],
+                np.where(v["window"] > 0, np.minimum(v["context"], v["window"]), v["context"]),
+                kv_heads=v["kv_heads"],  # type: ignore[arg-type]
+                head_dim=v["head_dim"],  # type: ignore[arg-type]
+                kv_element_bytes=element,
+                peak=chip.peak["bf16"],
+                bandwidth=chip.bandwidth,
+                kernel=kernel,
+                tile=ATTENTION_TILE,
+            ).seconds
+
+        v = columns.values
+        moved = 2 * v["requests"] * v["context"] * v["kv_heads"] * v["head_dim"] * element
+        columns = possible(columns, np.zeros_like(moved), 1.0, moved, chip.bandwidth)
+        import os
+        if os.environ.get('COLD')=='1':
+            v = columns.values
+            moved = 2 * v["requests"] * v["context"] * v["kv_heads"] * v["head_dim"] * element
+            from tables import cold
+            columns=columns.part(cold(moved,chip))
+        found = fit(model, ATTENTION_START, columns, tile=ATTENTION_TILE)
+        if not found:
+            continue
+        cut = windows.get(dtype)
+        if cut is not None and cut.fit.sum() > 50:
+            ratio = cut.seconds / model({name: found[name] for name in ATTENTION_START}, cut.values)
+            factor = max(1.0, float(np.median(ratio[cut.fit])))
+            error = float(np.median(np.abs(factor / ratio[~cut.fit] - 1.0)))
+            found |= {"window_factor": round(factor, 3), "window_heldout_median_error": round(error, 4)}
+        fits[dtype] = found
+    return fits
+
+
+def fit_mla(tables: Path, chip: Chip, engine: str) -> dict[str, Any]:
+    fits = {}
+    for dtype, columns in mla_tables(tables, chip, engine):
+        element = KV_BYTES[dtype]
+
+        def model(c: Constants, v: dict[str, Floats], element: float = element) -> Floats:
+            return roofline.mla_seconds(
+                v["requests"],
+                v["heads"],
+                v["context"],
+                latent_dim=512,
+                rope_dim=64,
+                kv_element_bytes=element,
+                peak=chip.peak["bf16"],
+                bandwidth=chip.bandwidth,
+                kernel=MlaKernel(**c),
+            ).seconds
+
+        moved = columns.values["requests"] * columns.values["context"] * 576 * element
+        columns = possible(columns, np.zeros_like(moved), 1.0, moved, chip.bandwidth)
+        fits[dtype] = fit(model, MLA_START, columns)
+    return {dtype: found for dtype, found in fits.items() if found}
+
+
+def touched_tokens(tokens: Floats, experts: Floats, top_k: Floats) -> Floats:
+    """Uniformly routed tokens that would touch as many experts as `tokens` balanced ones: min(E, T k)."""
+    share = np.minimum(1.0 - 1e-12, tokens * top_k / experts)
+    return np.log1p(-share) / np.log1p(-top_k / experts)
+
+
+def fit_moe(tables: Path, chip: Chip, engine: str) -> dict[str, Any]:
+    fits = {}
+    for dtype, columns in moe_tables(tables, chip, engine):
+        compute = compute_dtype(chip, dtype)
+        peak, weight = chip.peak[compute], WEIGHT_BYTES[STORED_AS.get(dtype, dtype)]
+
+        def model(
+            c: Constants, v: dict[str, Floats], compute: Any = compute, peak: float = peak, weight: float = weight
+        ) -> Floats:
+            kernel = MoeKernel(compute=compute, **c)
+            seconds = np.empty_like(v["tokens"])
+            touched = touched_tokens(v["tokens"], v["experts"], v["top_k"])
+            pairs, group = np.unique(np.stack([v["experts"], v["top_k"]], axis=1), axis=0, return_inverse=True)
+            for i, (experts, top_k) in enumerate(pairs):
+                rows = np.flatnonzero(group.reshape(-1) == i)
+                seconds[rows] = roofline.moe_seconds(
+                    v["tokens"][rows],
+                    touched[rows],
+                    experts=experts,
+                    top_k=top_k,
+                    hidden=v["hidden"][rows],  # type: ignore[arg-type]
+                    intermediate=v["intermediate"][rows],  # type: ignore[arg-type]
+                    matrices=3,
+                    weight_bytes=weight,
+                    expert_parallel=1,  # experts and top_k are this rank's already; balanced: no imbalance
+                    peak=peak,
+                    bandwidth=chip.bandwidth,
+                    kernel=kernel,
+                ).seconds
+            return seconds
+
+        v = columns.values
+        matrix = 3 * v["hidden"] * v["intermediate"]
+        distinct = np.minimum(v["experts"], v["tokens"] * v["top_k"])
+        flops = 2 * v["tokens"] * v["top_k"] * matrix
+        columns = possible(columns, flops, peak, distinct * matrix * weight, chip.bandwidth)
+        # Up to 1024 tokens most tables never leave the memory's side: eta_c needs the larger counts, which a prefill
+        # has and a decode step does not. The errors are those of decode.
+        decode = columns.values["tokens"] <= 1024
+        fits[dtype] = fit(model, MOE_START, columns, decode, compute=compute)
+    return {dtype: found for dtype, found in fits.items() if found}
+
+
+def fit_all_reduce(tables: Path, chip: Chip, engine: str) -> dict[str, Any]:
+    fits = {}
+    for gpus, columns in all_reduce_tables(tables, chip, engine):
+
+        def model(c: Constants, v: dict[str, Floats], gpus: int = gpus) -> Floats:
+            return roofline.all_reduce_seconds(
+                v["message"], gpus, link_bandwidth=chip.link, figures=AllReduce(**c), skew_us_per_peer=0.0
+            ).seconds
+
+        # Two constants and 16 sizes: too few to hold shapes out of the fit by a hash; every second size is fitted.
+        order = np.argsort(np.argsort(columns.values["message"]))
+        columns = Columns(columns.label, columns.values, columns.seconds, order % 2 == 0)
+        fits[str(gpus)] = fit(model, ALL_REDUCE_START, columns)
+    return {gpus: found for gpus, found in fits.items() if found}
+
+
+def fit_gated_delta(tables: Path, chip: Chip, engine: str) -> dict[str, Any]:
+    both = gated_delta_tables(tables, chip, engine)
+    if both is None:
+        return {}
+    recurrent, conv = both
+
+    def model(c: Constants, v: dict[str, Floats]) -> Floats:
+        return roofline.state_seconds(
+            v["requests"],
+            1.0,
+            state_bytes=v["state"],  # type: ignore[arg-type]
+            bandwidth=chip.bandwidth,
+            saves_each_position=False,
+            **c,
+        ).seconds
+
+    v = recurrent.values
+    moved = 2 * v["requests"] * v["state"]
+    recurrent = possible(recurrent, np.zeros_like(moved), 1.0, moved, chip.bandwidth)
+    few = conv.values["requests"] <= 32
+    conv_us = round(float(np.median(conv.seconds[few])) * 1e6, 2)
+    return fit(model, STATE_START, recurrent, conv_us=conv_us)
+
+
+FAMILIES: dict[str, Callable[[Path, Chip, str], dict[str, Any]]] = {
+    "gemm": fit_gemm,
+    "attention": fit_attention,
+    "mla": fit_mla,
+    "moe": fit_moe,
+    "all_reduce": fit_all_reduce,
+    "gated_delta": fit_gated_delta,
+}
+
+
+def fit_chip(tables: Path, chip: Chip, families: list[str]) -> dict[str, Any]:
+    """{engine: {family: {dtype: constants and errors}}} of one chip."""
+    answer: dict[str, Any] = {}
+    for engine in ENGINES:
+        found = {family: FAMILIES[family](tables, chip, engine) for family in families}
+        found = {family: constants for family, constants in found.items() if constants}
+        for family, by_dtype in found.items():
+            for dtype in [] if family == "gated_delta" else list(by_dtype):
+                error = by_dtype[dtype]["heldout_median_error"]
+                if error > WORST:
+                    print(f"{chip.name} {engine} {family} {dtype}: {error:.0%} off, not kept", file=sys.stderr)
+                    del by_dtype[dtype]
+        found = {family: constants for family, constants in found.items() if constants}
+        if found:
+            answer[engine] = found
+    return answer
+
+
+def summary(fits: dict[str, Any]) -> list[str]:
+    """Held-out errors by family and dtype: best engine of each chip (median over chips), and over all sets."""
+    errors: dict[tuple[str, str], dict[str, list[tuple[float, float]]]] = {}
+    for chip, engines in fits.items():
+        for families in engines.values():
+            for family, by_dtype in families.items():
+                sets = {"": by_dtype} if family == "gated_delta" else by_dtype
+                for dtype, found in sets.items():
+                    pair = (found["heldout_median_error"], found["heldout_p90_error"])
+                    errors.setdefault((family, dtype), {}).setdefault(chip, []).append(pair)
+    lines = [f"{'family':12} {'dtype':11} {'chips':>5} {'sets':>4} {'best engine':>11} {'all sets':>8} {'p90':>6}"]
+    for (family, dtype), chips in sorted(errors.items()):
+        every = [pair for pairs in chips.values() for pair in pairs]
+        best = np.median([min(pairs)[0] for pairs in chips.values()])
+        middle, p90 = np.median([pair[0] for pair in every]), np.median([pair[1] for pair in every])
+        lines.append(
+            f"{family:12} {dtype:11} {len(chips):5} {len(every):4} {best:11.1%} {middle:8.1%} {p90:6.1%}"
+        )
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", type=Path, help="folder of <chip>/<operation>/<framework>/<version>/*.parquet")
+    parser.add_argument("--chip", choices=[chip.name for chip in CHIPS], help="only this one")
+    parser.add_argument("--family", choices=list(FAMILIES), help="only this one")
+    parser.add_argument("-o", "--output", type=Path, help="JSON of constants and held-out errors")
+    options = parser.parse_args()
+    tables = options.tables or packaged_tables()
+    families = [options.family] if options.family else list(FAMILIES)
+    fits = {}
+    for chip in CHIPS:
+        if options.chip in (None, chip.name):
+            fits[chip.name] = fit_chip(tables, chip, families)
+            print(f"{chip.name}: done", file=sys.stderr)
+    if options.output:
+        options.output.write_text(json.dumps(fits, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    print("\n".join(summary(fits)))
+
+
+if __name__ == "__main__":
+    main()
