@@ -293,6 +293,8 @@ def test_g1_sets_no_bound_where_no_ridge_exists() -> None:
     assert found.numbers["m_ridge"] is None
     assert "no bound on D" in found.why
     assert found.verdict == "follows"
+    costly = g1_linear_layers([endless], make_choice(1, draft_ms=lambda d: 8.0 * d))
+    assert (costly.verdict, costly.numbers["cause"]) == ("follows", "draft_cost")
     assert g1_linear_layers([endless], make_choice(0, al=(1.0, 1.02))).verdict == "departs"
 
 

@@ -251,13 +251,15 @@ def _infeasible(grid: Grid, columns: NDArray[np.int64]) -> list[Infeasible]:
     found = []
     for row, column in zip(*np.nonzero(~grid.usable[:, columns]), strict=True):
         batch, length = scenario.batches[row], int(grid.draft_lengths[columns[column]])
-        reason, detail = _why_not(grid, row, int(columns[column]), batch, length)
+        reason, detail = why_not(grid, int(row), int(columns[column]))
         found.append(Infeasible(scenario, batch, length, reason, detail))
     return found
 
 
-def _why_not(grid: Grid, row: int, column: int, batch: int, length: int) -> tuple[Reason, str]:
+def why_not(grid: Grid, row: int, column: int) -> tuple[Reason, str]:
+    """The reason that a point is not usable, and a sentence that says it with numbers."""
     scenario, memory = grid.scenario, grid.scenario.memory
+    batch, length = scenario.batches[row], int(grid.draft_lengths[column])
     if not grid.fits[row, column]:
         ranks = np.ceil(np.asarray(batch / scenario.layout.ranks))
         needed = float(memory.needed(ranks, np.asarray(float(length))))

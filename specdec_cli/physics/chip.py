@@ -24,7 +24,7 @@ from specdec_cli.physics.operations import (
     SmallKernels,
 )
 from specdec_cli.physics.roofline import Cost, Floats
-from specdec_cli.profiles.schema import AllReduce, Engine, Hardware, KernelSet, KvDtype
+from specdec_cli.profiles.schema import AllReduce, Engine, GemmKernel, Hardware, KernelSet, KvDtype, MoeKernel, Record
 from specdec_cli.units import ACTIVATION_BYTES, GIGA, KV_BYTES, LOGIT_BYTES, TERA, US, WEIGHT_BYTES
 
 # Passes over the fp32 logits: written by lm_head, then read and rewritten by the sampler. Whole-model studies on
@@ -289,16 +289,47 @@ def _exchange(operation: ExpertExchange, tokens: Floats, chip: Chip) -> Cost:
 
 def lower_bound_s(operation: Operation, costs: Cost, chip: Chip) -> Floats:
     """No operation is faster than its FLOPs at the datasheet's peak or its bytes at the datasheet's bandwidth."""
-    match operation:
-        case AllReduceHidden() | ExpertExchange():
-            return costs.bytes / chip.link_bandwidth
-        case Linear():
-            peak = chip.peak(_figures(chip.kernels.gemm, operation.dtype, chip, "gemm").compute)
-        case Experts():
-            peak = chip.peak(_figures(chip.kernels.moe, operation.dtype, chip, "moe").compute)
-        case _:
-            peak = chip.peak("bf16")
+    if isinstance(operation, AllReduceHidden | ExpertExchange):
+        return costs.bytes / chip.link_bandwidth
+    peak = operation_peak(operation, chip) or chip.peak("bf16")
     return np.maximum(costs.flops / peak, costs.bytes / chip.bandwidth)
+
+
+def operation_peak(operation: Operation, chip: Chip) -> float | None:
+    """The datasheet peak that an operation's arithmetic is held against, FLOP/s; None: element-wise."""
+    match operation:
+        case Linear() | Experts():
+            figures = kernel_figures(operation, chip)
+            assert isinstance(figures, GemmKernel | MoeKernel)  # what these two kinds are priced with
+            return chip.peak(figures.compute)
+        case Attention() | LatentAttention():
+            return chip.peak("bf16")
+        case IndexerScan():
+            return chip.peaks.get("fp8", chip.peak("bf16"))
+        case _:
+            return None
+
+
+def kernel_figures(operation: Operation, chip: Chip) -> Record | None:
+    """The kernel figures that an operation is priced with; None for element-wise kernels."""
+    kernels = chip.kernels
+    match operation:
+        case Linear():
+            return _figures(kernels.gemm, operation.dtype, chip, "gemm")
+        case Experts():
+            return _figures(kernels.moe, operation.dtype, chip, "moe")
+        case Attention():
+            return _figures(kernels.attention, chip.kv_dtype, chip, "attention")
+        case LatentAttention():
+            return _figures(kernels.mla, chip.kv_dtype, chip, "mla")
+        case RecurrentState():
+            return kernels.linear_attention
+        case IndexerScan():
+            return kernels.indexer
+        case AllReduceHidden() | ExpertExchange():
+            return all_reduce_figures(kernels.all_reduce, operation.gpus, chip.name)
+        case _:
+            return None
 
 
 # Tensor cores run fp16 at the bf16 rate, and the element is as wide.

@@ -199,17 +199,11 @@ def _head_plan(drafter: Drafter, head: DraftHead, target: Model, target_dtypes: 
 
 
 def draft_layer_operations(head: DraftHead, layout: Layout, dtype: WeightDtype, kv: KvDtype) -> list[Operation]:
-    """The decoder layers of a draft head; q, k and v read `attention_input`, wider than hidden for EAGLE-3."""
+    """The decoder layers of a draft head; the first one's q, k and v read `attention_input` (EAGLE-3: 2 x hidden)."""
     dtypes = Dtypes(dtype, dtype, dtype, dtype, dtype, kv)
     attention = Gqa(heads=head.heads, kv_heads=head.kv_heads, head_dim=head.head_dim)
-    # The first projection reads `attention_input`; the output projection returns to hidden.
     mixing = attention_operations(attention, head.hidden, layout, dtype, head.layers)
-    mixing = [
-        Linear(name="qkv", n=op.n, k=head.attention_input, dtype=dtype, count=op.count)
-        if isinstance(op, Linear) and op.name == "qkv"
-        else op
-        for op in mixing
-    ]
+    mixing = [part for op in mixing for part in _widened(op, head.attention_input)]
     if head.ffn is not None:
         feed_forward = ffn_operations(head.ffn, head.hidden, layout, dtypes, head.layers)
     else:
@@ -224,3 +218,11 @@ def draft_layer_operations(head: DraftHead, layout: Layout, dtype: WeightDtype, 
     if layout.tp > 1:
         operations.append(AllReduceHidden(name="all-reduce", hidden=head.hidden, gpus=layout.tp, count=2 * head.layers))
     return operations
+
+
+def _widened(operation: Operation, first_input: int) -> list[Operation]:
+    """The projections of the first layer read `first_input`, those of the further layers the hidden state."""
+    if not isinstance(operation, Linear) or operation.name != "qkv":
+        return [operation]
+    first = replace(operation, k=first_input, count=1)
+    return [first] if operation.count == 1 else [first, replace(operation, count=operation.count - 1)]

@@ -69,11 +69,7 @@ class Dtypes:
 def resolve_dtypes(
     parts: PartDtypes, *, weight_dtype: WeightDtype | None = None, kv_dtype: schema.KvDtype | None = None
 ) -> Dtypes:
-    """The model's own dtypes, or `weight_dtype` for every part but the head.
-
-    A quantised checkpoint leaves lm_head in bf16 (every quantised configuration among the shipped models does),
-    so an explicit weight dtype below 16 bits does too.
-    """
+    """The model's own dtypes, or `weight_dtype` for every part but the head, which `head_dtype` decides."""
     kv = kv_dtype or parts.kv
     if weight_dtype is None:
         own = parts.weights
@@ -85,8 +81,22 @@ def resolve_dtypes(
             mtp=parts.mtp or own,
             kv=kv,
         )
-    head: WeightDtype = weight_dtype if weight_dtype in ("bf16", "fp16", "fp32") else "bf16"
-    return Dtypes(weight_dtype, weight_dtype, weight_dtype, head, weight_dtype, kv)
+    return Dtypes(weight_dtype, weight_dtype, weight_dtype, head_dtype(weight_dtype), weight_dtype, kv)
+
+
+def head_dtype(weights: WeightDtype) -> WeightDtype:
+    """What lm_head is stored in when the other weights are in `weights`.
+
+    Quantised checkpoints for GPU engines leave it in bf16 (every quantised configuration among the shipped models
+    does); llama.cpp's K-quant and 4-bit mixes store it as Q6_K, its Q8_0 as Q8_0.
+    """
+    match weights:
+        case "bf16" | "fp16" | "fp32" | "q8_0" | "q6_k":
+            return weights
+        case "q5_k" | "q4_k" | "q4_0":
+            return "q6_k"
+        case _:
+            return "bf16"
 
 
 def per_gpu_heads(heads: int, kv_heads: int, tp: int) -> tuple[float, float]:

@@ -79,6 +79,17 @@ def pass_lower_bound_s(operations: Sequence[Operation], shape: Shape, chip: Chip
 
 
 @dataclass(frozen=True, slots=True)
+class DraftPhase:
+    """One kind of pass that drafting makes."""
+
+    name: str
+    operations: tuple[Operation, ...]
+    shape: Shape
+    repeats: Floats
+    """How often it runs in a step."""
+
+
+@dataclass(frozen=True, slots=True)
 class StepModel:
     """One target on one layout of one chip under one engine, with or without a drafter."""
 
@@ -128,38 +139,57 @@ class StepModel:
         zero = np.zeros(grid)
         if self.plan is None or not np.any(draft_lengths):
             return Cost(zero, zero, zero, zero, zero, zero)
-        plan, overheads = self.plan, self.overheads
-        passes = plan.passes(draft_lengths)
-        pass_ms = overheads.draft_pass_ms_by_mechanism.get(plan.mechanism, overheads.draft_pass_ms)
-        host = passes * (pass_ms * MS + overheads.draft_pass_target_fraction * target_s)
+        plan = self.plan
+        host = self.draft_host_s(draft_lengths, target_s) + zero
         if plan.lookup:
-            host = np.where(draft_lengths > 0, overheads.lookup_ms * MS, 0.0) + zero
             return Cost(host, zero, zero, host, zero, zero)
-        kernels = self._draft_kernels(plan, batches, draft_lengths, lengths, context)
+        kernels = _add(
+            *(
+                _scale(pass_cost(phase.operations, phase.shape, self.chip), phase.repeats)
+                for phase in self.draft_phases(plan, batches, draft_lengths, lengths, context)
+            )
+        )
         on = (draft_lengths > 0) + zero
-        parts = [part * on for part in kernels]
-        costs = Cost(*parts)
+        costs = _scale(kernels, on)
         return costs._replace(seconds=costs.seconds + host, fixed_s=costs.fixed_s + host)
 
-    def _draft_kernels(
+    def draft_host_s(self, draft_lengths: Floats, target_s: Floats) -> Floats:
+        """The engine's time for D draft tokens, beside the kernels: its cost of each pass, or of a look-up."""
+        plan, overheads = self.plan, self.overheads
+        if plan is None:
+            return np.zeros_like(draft_lengths)
+        if plan.lookup:
+            return np.where(draft_lengths > 0, overheads.lookup_ms * MS, 0.0)
+        pass_ms = overheads.draft_pass_ms_by_mechanism.get(plan.mechanism, overheads.draft_pass_ms)
+        per_pass = pass_ms * MS + overheads.draft_pass_target_fraction * target_s
+        return np.asarray(plan.passes(draft_lengths) * per_pass)
+
+    def draft_phases(
         self, plan: DraftPlan, batches: Floats, draft_lengths: Floats, lengths: Floats, context: Floats
-    ) -> Cost:
+    ) -> list[DraftPhase]:
+        """The passes of drafting, each with its shape and how often it runs for D draft tokens."""
         seen = context if plan.kv_window is None else np.minimum(context, plan.kv_window)
         one = np.ones_like(draft_lengths)
 
-        def run(operations: tuple[Operation, ...], width: Floats) -> Cost:
-            return pass_cost(operations, self.shape(batches, width, seen), self.chip)
+        def phase(name: str, operations: tuple[Operation, ...], width: Floats, repeats: Floats) -> DraftPhase:
+            return DraftPhase(name, operations, self.shape(batches, width, seen), repeats)
 
-        fresh = run(plan.fusion, lengths)  # the target's new tokens: AL a request
+        # The target's new tokens, AL a request, enter the fusion layer and the first pass.
+        fusion = phase("fusion", plan.fusion, lengths, one)
         if not plan.sequential:
-            # A block pass proposes D tokens from D + 1 rows, the anchor among them.
-            rows = draft_lengths + 1.0
-            serial = run(plan.serial_head, one)
-            return _add(fresh, run(plan.body, rows), run(plan.head, rows), _scale(serial, draft_lengths))
-        first = run(plan.body, lengths)
-        later = run(plan.body, one)
-        head = run(plan.head, one)
-        return _add(fresh, first, _scale(later, np.maximum(draft_lengths - 1.0, 0.0)), _scale(head, draft_lengths))
+            rows = draft_lengths + 1.0  # a block pass proposes D tokens from D + 1 rows, the anchor among them
+            return [
+                fusion,
+                phase("block pass", plan.body, rows, one),
+                phase("block head", plan.head, rows, one),
+                phase("serial head", plan.serial_head, one, draft_lengths),
+            ]
+        return [
+            fusion,
+            phase("first pass", plan.body, lengths, one),
+            phase("further passes", plan.body, one, np.maximum(draft_lengths - 1.0, 0.0)),
+            phase("head of each pass", plan.head, one, draft_lengths),
+        ]
 
 
 def _scale(costs: Cost, factor: Floats) -> Cost:

@@ -92,10 +92,10 @@ class _Walk:
             return
         fields = {field.encode_name: field for field in expected.fields}
         valid = [*fields, *([expected.tag_field] if expected.tag_field else [])]
+        missing = [field.encode_name for field in expected.fields if field.required and field.encode_name not in value]
         for name in value:
             if name not in valid:
-                absent = [candidate for candidate in valid if candidate not in value]
-                hint = did_you_mean(str(name), absent) or did_you_mean(str(name), valid)
+                hint = did_you_mean(str(name), missing) or did_you_mean(str(name), valid)
                 yield Problem((*key, str(name)), "unknown key", hint or f"the keys here are {_listed(valid)}")
         if expected.tag_field and expected.tag_field in value:
             yield from self._literal(value[expected.tag_field], (expected.tag,), (*key, expected.tag_field))

@@ -24,7 +24,7 @@ COMMENTS: dict[tuple[str, str], str] = {
     ("model", "attention"): "one entry for each kind of layer",
     ("model", "blocks"): "layers alike together: their order does not change the cost",
     ("model", "mtp"): "native multi-token prediction, layers of the kinds above",
-    ("model", "dtypes"): "as the first of the checkpoints above ships them; `weights` is every part not named",
+    ("model", "dtypes"): "as the first alias ships them; `weights` is every part not named",
     ("model", "parameters"): "to check the computed counts against; 1e9, embedding to lm_head, no MTP, no vision",
     ("model", "assumptions"): "what the config.json does not say",
     ("drafter", "targets"): "model profiles that it drafts for",
@@ -39,7 +39,8 @@ COMMENTS: dict[tuple[str, str], str] = {
 def to_yaml(record: Profile, *, header: str = "") -> str:
     """The text of a profile file; `header` stands above it as a comment.
 
-    Fields at their default are left out, unless `sources` names them.
+    Fields at their default are left out, unless `sources` names them. Not for hardware: an engine's kernels inherit
+    key by key there, and a default left out would be inherited.
     """
     kind = str(record.__struct_config__.tag)
     values: dict[str, Any] = {"format": record.format, "kind": kind, **_plain(record, "", frozenset(record.sources))}
@@ -90,13 +91,17 @@ def _entry(name: str, value: Any, comment: str) -> list[str]:
         lines = [f"{name}:{note}"]
         for key, item in value.items():
             text = f"  {_scalar(key)}: {_flow(item)}"
-            fits = len(text) <= WIDTH or not isinstance(item, _Fields)
+            fits = not isinstance(item, _Fields) or (len(text) <= WIDTH and name not in LAST)
             lines += [text] if fits else [f"  {_scalar(key)}:", *_keys(item, 4)]
         return lines
-    if isinstance(value, list) and value:
-        if note or any(isinstance(item, Mapping) for item in value) or len(f"{name}: {_flow(value)}") > WIDTH:
-            return [f"{name}:{note}", *(f"  - {_flow(item)}" for item in value)]
-    return [f"{name}: {_flow(value)}{note}"]
+    line = f"{name}: {_flow(value)}{note}"
+    if (
+        isinstance(value, list)
+        and value
+        and (note or name in LAST or len(line) > WIDTH or isinstance(value[0], Mapping))
+    ):
+        return [f"{name}:{note}", *(f"  - {_flow(item)}" for item in value)]
+    return [line]
 
 
 def _keys(fields: _Fields, indent: int) -> list[str]:

@@ -1,0 +1,162 @@
+"""The command line: finds the command asked for, loads that module alone, and turns what went wrong into exit codes."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, NamedTuple
+
+import typer
+from typer.core import TyperGroup
+
+from specdec_cli import __version__
+from specdec_cli.errors import SpecdecError
+
+# typer.BadParameter is a usage error, and that a click exception. By way of it both names hold for every typer:
+# the newer ones ship a click of their own.
+ClickUsageError = typer.BadParameter.__mro__[1]
+ClickError = typer.BadParameter.__mro__[2]
+
+INTERNAL, USAGE, INTERRUPTED = 1, 2, 130
+
+
+class Entry(NamedTuple):
+    """A command: the module that holds its `app`, and its line in the list of commands."""
+
+    module: str
+    help: str
+
+
+COMMANDS = {
+    "sweep": Entry("specdec_cli.cli.sweep", "The (batch, draft length) grid, its Pareto frontier, and the gain."),
+    "recommend": Entry("specdec_cli.cli.recommend", "Which draft length to use, or none, and what it gains."),
+    "profiles": Entry("specdec_cli.cli.profiles", "The library of chips, models, drafters, acceptance and engines."),
+}
+
+
+class CommandsOnDemand(TyperGroup):
+    """A group whose command modules are imported when their command runs, so that `--help` stays quick."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names, in the order of use."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name, imported now; None where there is none."""
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command = typer.main.get_command(importlib.import_module(entry.module).app)
+        command.name = cmd_name
+        return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the arguments name.
+
+        Raises a usage error that names the nearest commands.
+        """
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            close = difflib.get_close_matches(name, COMMANDS, n=3)
+            guess = f"; did you mean {' or '.join(close)}?" if close else f"; commands: {', '.join(COMMANDS)}"
+            ctx.fail(f"no such command: {name}{guess}")
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    cls=CommandsOnDemand,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"specdec {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def specdec(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of whatever goes wrong; works after a command too.")
+    ] = False,
+) -> None:
+    """Pareto-frontier explorer for speculative decoding.
+
+    Which draft length, at which batch size, on which hardware, and what it gains. Without options each command
+    answers for a default scenario: `specdec recommend --batch 32`.
+
+    Exit codes: 0 an answer (off is one), 1 internal error, 2 wrong usage, 3 a profile or input file is missing or
+    invalid, 4 nothing is feasible, 130 interrupted.
+    """
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line on these arguments; the exit code, with whatever went wrong said on stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter gets its code instead
+    debug = "--debug" in arguments
+    try:
+        code = typer.main.get_command(app).main(list(arguments), prog_name="specdec", standalone_mode=False)
+    except SpecdecError as error:
+        return _failed(str(error), error.exit_code, debug)
+    except ClickUsageError as error:
+        return _misused(error)
+    except ClickError as error:
+        return _failed(error.format_message(), USAGE, debug)
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    except Exception as error:  # the last line of defence: one line, not a traceback
+        where = "" if debug else "; --debug shows where"
+        return _failed(f"internal error, {type(error).__name__}: {error}{where}", INTERNAL, debug)
+    if code == INTERRUPTED:
+        _say("interrupted")
+    return code if isinstance(code, int) else 0
+
+
+def _failed(message: str, code: int, debug: bool) -> int:
+    if debug:
+        import traceback
+
+        traceback.print_exc()
+    _say(f"error: {message}")
+    return code
+
+
+def _misused(error: Any) -> int:
+    """A usage error in our manner: what is wrong, the nearest right options, where the help is."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        _say(error.format_message())
+        return USAGE
+    message = error.format_message()
+    option = getattr(error, "option_name", None)
+    if type(error).__name__ == "NoSuchOption" and context is not None:
+        known = [name for parameter in context.command.get_params(context) for name in parameter.opts]
+        close = difflib.get_close_matches(str(option), known, n=3)
+        message = f"no such option: {option}" + (f"; did you mean {' or '.join(close)}?" if close else "")
+    help_at = f"\n  hint: `{context.command_path} --help` lists the options" if context is not None else ""
+    _say(f"error: {message}{help_at}")
+    return USAGE
+
+
+def _say(message: str) -> None:
+    try:
+        typer.echo(message, err=True)
+    except BrokenPipeError:
+        pass

@@ -1,0 +1,135 @@
+"""The options that commands share, each written once; defaults stand in `explore.scenario.DEFAULTS`.
+
+The help texts state those defaults in words, so that `--help` need not load what computes; a test holds them together.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Hardware = Annotated[
+    str | None,
+    typer.Option(
+        "--hardware", metavar="NAME|FILE", help="The chip, or a list to compare: h100-sxm,h200-sxm. Default: h100-sxm."
+    ),
+]
+Tp = Annotated[
+    str | None,
+    typer.Option("--tp", metavar="N", help="Tensor-parallel GPUs, or a list: 1,2,4. Default: --gpus, else 1."),
+]
+Gpus = Annotated[
+    int | None,
+    typer.Option(
+        "--gpus",
+        metavar="N",
+        help="GPUs of one replica; gpus / tp attention data-parallel ranks share it. Default: --tp.",
+    ),
+]
+Ep = Annotated[
+    int | None,
+    typer.Option("--ep", metavar="N", help="Expert-parallel GPUs; divides --gpus. Default: 1."),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="NAME|FILE",
+        help="The target model, by name or by Hugging Face id. Default: llama-3.1-8b.",
+    ),
+]
+Drafter = Annotated[
+    str | None,
+    typer.Option(
+        "--drafter",
+        metavar="NAME|FILE|none",
+        help="The drafter, a mechanism (eagle3, mtp, ngram), `none`, or a list of these. Default: the model's own.",
+    ),
+]
+Engine = Annotated[
+    str | None,
+    typer.Option(
+        "--engine", metavar="NAME|FILE", help="The serving engine: vllm, sglang, tensorrt-llm, llama-cpp. Default: vllm."
+    ),
+]
+Context = Annotated[
+    int | None,
+    typer.Option("--context", metavar="TOKENS", help="Mean tokens in the KV cache of a request. Default: 2048."),
+]
+WeightDtype = Annotated[
+    str | None,
+    typer.Option("--weight-dtype", metavar="DTYPE", help="Weights in fp8, nvfp4, ... Default: as the model ships."),
+]
+KvDtype = Annotated[
+    str | None,
+    typer.Option("--kv-dtype", metavar="DTYPE", help="The KV cache in bf16, fp8, ... Default: as the model ships."),
+]
+Acceptance = Annotated[
+    str | None,
+    typer.Option(
+        "--acceptance", metavar="NAME|FILE", help="Measured acceptance. Default: the pair's profile marked default."
+    ),
+]
+AcceptanceRate = Annotated[
+    float | None,
+    typer.Option(
+        "--acceptance-rate",
+        metavar="R",
+        help="Assume this chance, at every position, that a token is accepted where all before it were.",
+    ),
+]
+AcceptanceLength = Annotated[
+    str | None,
+    typer.Option(
+        "--acceptance-length",
+        metavar="D=AL,...",
+        help="Assume these tokens per step, bonus token included: 1=1.91,3=2.83.",
+    ),
+]
+Batches = Annotated[
+    str | None,
+    typer.Option(
+        "--batches",
+        metavar="AXIS",
+        help="Requests decoding together: 1,2,4 or 1..64 or 1..64:8 or 1..256:x2. Default: 1..256:x2.",
+    ),
+]
+DraftLengths = Annotated[
+    str | None,
+    typer.Option(
+        "--draft-lengths",
+        metavar="AXIS",
+        help="Tokens drafted per step, 0 is off: 0..8. Default: up to the longest measured, 8 where acceptance is "
+        "assumed.",
+    ),
+]
+Assume = Annotated[
+    bool,
+    typer.Option(
+        "--assume", help="Trust acceptance past what was measured: longer drafts, or a context past the drafter's."
+    ),
+]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help="table, json, csv or markdown. Default: by the ending of --output (.json, .csv, .md), else table.",
+    ),
+]
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Write the answer here, whole or not at all; `-` is stdout, the default."
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Let --output replace a file that exists.")]
+Profiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--profiles", metavar="DIR", help="A folder of your own profiles, searched first; repeat it for several."
+    ),
+]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of whatever goes wrong.")]
