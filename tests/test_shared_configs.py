@@ -16,6 +16,7 @@ from specdec_cli.profiles.draft_parameters import drafter_parameters_m
 from specdec_cli.profiles.hf_config import model_from_config
 from specdec_cli.profiles.hf_drafter import drafter_from_config
 from specdec_cli.profiles.hf_reader import read_json
+from specdec_cli.profiles.load import load_file
 from specdec_cli.profiles.parameters import (
     active_parameters,
     count_parameters,
@@ -111,6 +112,23 @@ def test_every_model() -> None:
     assert problems == []
     assert checked >= 110
     assert refused >= len(REFUSED_MODELS)
+
+
+@needs_data
+def test_every_shipped_profile() -> None:
+    """What stands in profiles/models agrees with the collected counts of the checkpoints that it names."""
+    by_id = {row["model"].lower(): row for row in rows("models.csv")}
+    problems = []
+    checked = 0
+    for path in sorted((REPO / "profiles" / "models").glob("*.yaml")):
+        model: Model = load_file(path, "model").record
+        for alias in model.aliases:
+            row = by_id.get(alias.lower())
+            if row is not None:
+                checked += 1
+                problems += [f"{model.name}: {text}" for text in wrong(model, row)]
+    assert problems == []
+    assert checked >= 100
 
 
 @needs_data

@@ -114,7 +114,7 @@ def explain(question: Question, batch: int, draft_length: int) -> Explanation:
     requests = np.asarray(float(batch))
     context = np.asarray(float(scenario.context))
     plain = step.shape(requests, np.ones(()), context)
-    verifying = plain._replace(width=np.asarray(draft_length + 1.0))
+    verifying = plain._replace(width=np.asarray(float(grid.verify_width[column])))
     return Explanation(
         question=question,
         grid=grid,
@@ -134,7 +134,8 @@ def _draft_lines(
     if plan is None or plan.lookup or length == 0:
         return ()
     accepted = np.asarray(grid.acceptance_length[column])
-    phases = scenario.step.draft_phases(plan, requests, np.asarray(float(length)), accepted, context)
+    width = np.asarray(float(grid.verify_width[column]))
+    phases = scenario.step.draft_phases(plan, requests, np.asarray(float(length)), width, accepted, context)
     return tuple(
         line
         for phase in phases

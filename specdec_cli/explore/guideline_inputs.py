@@ -17,7 +17,7 @@ from specdec_cli.explore.guideline_records import (
 from specdec_cli.explore.guidelines import FREE_TOLERANCE, g1_linear_layers, g2_attention_start, g3_tile_alignment
 from specdec_cli.explore.scenario import Options, Scenario, resolve
 from specdec_cli.explore.sweep import Grid, evaluate
-from specdec_cli.physics.chip import Chip, Shape, operation_cost
+from specdec_cli.physics.chip import Chip, Shape, kernel_figures, operation_cost
 from specdec_cli.physics.operations import Attention, Experts, LatentAttention, Linear
 from specdec_cli.physics.roofline import activation_bytes
 from specdec_cli.physics.step import pass_breakdown
@@ -65,12 +65,12 @@ def _shape(scenario: Scenario, batch: int) -> Shape:
 
 
 def _linear_group(operation: Linear | Experts, share: float, chip: Chip, batch: int, scenario: Scenario) -> LinearGroup:
+    kernel = kernel_figures(operation, chip)
+    assert isinstance(kernel, GemmKernel | MoeKernel)  # what linears and experts are priced with
     if isinstance(operation, Linear):
-        kernel: GemmKernel | MoeKernel = chip.kernels.gemm[operation.dtype]
         rows = float(_shape(scenario, batch).rank_tokens)
         n, k, experts = operation.n, operation.k, None
     else:
-        kernel = chip.kernels.moe[operation.dtype]
         rows = batch * operation.top_k / operation.experts
         n, k = (operation.matrices - 1) * operation.intermediate, float(operation.hidden)
         experts = (operation.experts, operation.top_k)

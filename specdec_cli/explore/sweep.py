@@ -29,6 +29,8 @@ class Grid:
     times: StepTimes
     acceptance_length: Floats
     """(draft lengths,), with its band."""
+    verify_width: NDArray[np.int64]
+    """(draft lengths,), W: 1 + D for a chain, the verified nodes of a tree."""
     acceptance_low: Floats
     acceptance_high: Floats
     basis: tuple[str, ...]
@@ -97,6 +99,7 @@ class Points:
     """Index into the sweep's grids."""
     batch: NDArray[np.int64]
     draft_length: NDArray[np.int64]
+    verify_width: NDArray[np.int64]
     column: NDArray[np.int32]
     """Index of the draft length within its grid."""
     acceptance_length: Floats
@@ -158,15 +161,18 @@ def evaluate(scenario: Scenario) -> Grid:
         scenario.acceptance.estimate(int(d)) if scenario.acceptance is not None and ok else None
         for d, ok in zip(lengths[0], known, strict=True)
     ]
+    known &= np.array([e is not None for e in estimates]) | (lengths[0] == 0)
     expected = np.array([e.acceptance_length if e else 1.0 for e in estimates])
+    widths = np.array([e.verify_width if e else d + 1 for e, d in zip(estimates, scenario.draft_lengths, strict=True)])
     context = np.asarray(float(scenario.context))
-    times = scenario.step.times(batches, lengths, lengths + 1.0, expected[None, :], context)
+    times = scenario.step.times(batches, lengths, widths[None, :].astype(np.float64), expected[None, :], context)
     ranks = np.ceil(batches / scenario.layout.ranks)
     fits = scenario.memory.needed(ranks, lengths) <= scenario.memory.usable
     return Grid(
         scenario=scenario,
         times=times,
         acceptance_length=expected,
+        verify_width=widths,
         acceptance_low=np.array([e.low if e else 1.0 for e in estimates]),
         acceptance_high=np.array([e.high if e else 1.0 for e in estimates]),
         basis=tuple(e.basis if e else "measured" for e in estimates),
@@ -228,6 +234,7 @@ def _points(grids: Sequence[Grid], kept: Sequence[NDArray[np.int64]]) -> Points:
                 "scenario": np.full(len(rows), index, dtype=np.int32),
                 "batch": grid.batches[rows, 0].astype(np.int64),
                 "draft_length": grid.draft_lengths[where[1]],
+                "verify_width": grid.verify_width[where[1]],
                 "column": where[1].astype(np.int32),
                 "acceptance_length": grid.acceptance_length[where[1]],
                 "target_s": grid.times.target_s[where],
@@ -278,6 +285,8 @@ def why_not(grid: Grid, row: int, column: int) -> tuple[Reason, str]:
             f"{scenario.drafter.name} was trained on {scenario.drafter.window_tokens} tokens of context, "
             f"asked for {scenario.context}"
         )
+    if scenario.acceptance is not None:
+        return "not_measured", f"no tree of depth {length} was measured for {scenario.drafter.name}"
     return "not_measured", f"no acceptance was measured at a context of {scenario.context} tokens"
 
 

@@ -8,7 +8,7 @@ measured at the same D; interpolation between measured D; extrapolation by the l
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from specdec_cli.errors import InfeasibleError, UsageError
@@ -36,6 +36,8 @@ class AcceptanceEstimate:
     basis: Basis
     low: float
     high: float
+    verify_width: int
+    """Tokens of each request in the verify pass: 1 + D for a chain."""
 
 
 def geometric_sum(rate: float, terms: int) -> float:
@@ -70,12 +72,20 @@ def rate_for_gain(gain: float, terms: int) -> float:
 class AcceptanceCurve:
     """AL(D) of one drafter, target and workload at one context length."""
 
-    def __init__(self, measured: dict[int, float], *, truncated: dict[int, float] | None = None) -> None:
+    def __init__(
+        self,
+        measured: dict[int, float],
+        *,
+        truncated: dict[int, float] | None = None,
+        tree_widths: dict[int, int] | None = None,
+    ) -> None:
         """
         Args:
             measured: draft length -> AL measured at it. truncated: draft length -> AL from per-position rates that
-            were measured at a longer draft; used where nothing was measured at that length.
+            were measured at a longer draft; used where nothing was measured at that length. tree_widths: depth ->
+            verified nodes, for trees, whose AL is known at the measured shapes only.
         """
+        self._widths = tree_widths or {}
         self._anchors = {0: 1.0, **(truncated or {}), **measured}
         self._measured = measured
         self._lengths = sorted(self._anchors)
@@ -85,13 +95,16 @@ class AcceptanceCurve:
         """The largest draft length with a measured AL."""
         return max(self._measured, default=0)
 
-    def estimate(self, draft_length: int) -> AcceptanceEstimate:
-        """AL at `draft_length`."""
+    def estimate(self, draft_length: int) -> AcceptanceEstimate | None:
+        """AL at `draft_length`; None for a tree of a depth that was not measured."""
         if draft_length == 0:
-            return AcceptanceEstimate(1.0, "measured", 1.0, 1.0)
+            return AcceptanceEstimate(1.0, "measured", 1.0, 1.0, 1)
         if draft_length in self._measured:
             value = self._measured[draft_length]
-            return AcceptanceEstimate(value, "measured", value, value)
+            width = self._widths.get(draft_length, draft_length + 1)
+            return AcceptanceEstimate(value, "measured", value, value, width)
+        if self._widths:
+            return None
         if draft_length <= self._lengths[-1]:
             value = self._interpolate(draft_length)
             return _banded(value, "interpolated", INTERPOLATION_BAND, INTERPOLATION_BAND, draft_length)
@@ -135,15 +148,16 @@ class AcceptanceCurve:
         if len(self._lengths) == 2:
             rate = rate_for_gain(self._anchors[last] - 1.0, last)
         else:
-            first = self._anchors[1] - 1.0 if 1 in self._anchors else self._interpolate(1) - 1.0
-            rate = rate_for_gain(max(0.0, self._anchors[last] - 1.0 - first) / first, last - 1)
+            first = self._interpolate(1) - 1.0
+            later = max(0.0, self._anchors[last] - 1.0 - first)
+            rate = rate_for_gain(later / first, last - 1) if first > 0 else 1.0
         return self._anchors[last] + increment * geometric_sum(min(rate, 1.0), draft_length - last)
 
 
 def _banded(value: float, basis: Basis, down: float, up: float, draft_length: int) -> AcceptanceEstimate:
     gain = value - 1.0
     low, high = 1.0 + gain * (1.0 - down), min(1.0 + gain * (1.0 + up), 1.0 + draft_length)
-    return AcceptanceEstimate(min(value, 1.0 + draft_length), basis, low, high)
+    return AcceptanceEstimate(min(value, 1.0 + draft_length), basis, low, high, draft_length + 1)
 
 
 class ConstantRate:
@@ -159,7 +173,7 @@ class ConstantRate:
     def estimate(self, draft_length: int) -> AcceptanceEstimate:
         """AL at `draft_length`."""
         value = acceptance_from_rate(self._rate, draft_length)
-        return AcceptanceEstimate(value, "assumed", value, value)
+        return AcceptanceEstimate(value, "assumed", value, value, draft_length + 1)
 
 
 class AssumedLengths:
@@ -178,9 +192,8 @@ class AssumedLengths:
     def estimate(self, draft_length: int) -> AcceptanceEstimate:
         """AL at `draft_length`; beyond the lengths given it is extrapolated, else assumed."""
         found = self._curve.estimate(draft_length)
-        if found.basis == "extrapolated":
-            return found
-        return AcceptanceEstimate(found.acceptance_length, "assumed", found.low, found.high)
+        assert found is not None  # only trees have gaps
+        return found if found.basis == "extrapolated" else replace(found, basis="assumed")
 
 
 Acceptance = AcceptanceCurve | ConstantRate | AssumedLengths
@@ -216,7 +229,8 @@ def curve_at_context(points: Sequence[AcceptancePoint], context_tokens: float | 
     low = _lengths(p for p in points if p.context_tokens in (below, None))
     high = _lengths(p for p in points if p.context_tokens in (above, None))
     share = 0.0 if above == below else (context_tokens - below) / (above - below)
-    return AcceptanceCurve({d: low[d] * (1 - share) + high[d] * share for d in low.keys() & high.keys()})
+    lengths = {d: low[d] * (1 - share) + high[d] * share for d in low.keys() & high.keys()}
+    return AcceptanceCurve(lengths, tree_widths=_tree_widths(points))
 
 
 def _lengths(points: Iterable[AcceptancePoint]) -> dict[int, float]:
@@ -237,4 +251,10 @@ def _curve(points: Sequence[AcceptancePoint]) -> AcceptanceCurve:
         if point.per_position is not None and point.per_position_kind == "measured":
             for length in range(1, len(point.per_position)):
                 truncated[length] = 1.0 + sum(point.per_position[:length])
-    return AcceptanceCurve(measured, truncated=truncated)
+    widths = _tree_widths(points)
+    return AcceptanceCurve(measured, truncated={} if widths else truncated, tree_widths=widths)
+
+
+def _tree_widths(points: Sequence[AcceptancePoint]) -> dict[int, int]:
+    """Depth -> verified nodes of the points that are trees."""
+    return {p.draft_length: p.verify_width for p in points if p.verify_width is not None}

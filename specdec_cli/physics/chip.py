@@ -183,13 +183,12 @@ def _attention(operation: Attention, shape: Shape, chip: Chip) -> Cost:
         operation.group_size * shape.width,
         shape.context if window is None else np.minimum(shape.context, window),
         kv_heads=operation.kv_heads,
-        head_dim=operation.head_dim,
+        kv_dim=operation.kv_dim,
         kv_element_bytes=KV_BYTES[chip.kv_dtype],
         peak=chip.peak("bf16"),
         bandwidth=chip.bandwidth,
         kernel=_figures(chip.kernels.attention, chip.kv_dtype, chip, "attention"),
         tile=chip.tile,
-        shared_kv=operation.shared_kv,
         windowed=window is not None,
     )
 

@@ -19,8 +19,8 @@ from specdec_cli.physics.operations import (
     SmallKernels,
 )
 from specdec_cli.profiles import schema
+from specdec_cli.profiles.parameters import layer_state_bytes
 from specdec_cli.profiles.schema import PartDtypes, WeightDtype
-from specdec_cli.units import ACTIVATION_BYTES, KV_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,8 @@ def _gqa_operations(spec: schema.Gqa, hidden: int, layout: Layout, dtype: Weight
     group_size, kv_heads = per_gpu_heads(spec.heads, spec.kv_heads, layout.tp)
     query_heads = group_size * kv_heads
     queries = query_heads * spec.head_dim * (2 if spec.output_gate else 1)
-    keys_values = kv_heads * spec.head_dim * (1 if spec.shared_kv else 2)
+    value_dim = spec.value_head_dim or spec.head_dim
+    keys_values = kv_heads * (spec.head_dim + (0 if spec.shared_kv else value_dim))
     name = "attention" if spec.window is None else f"attention (window {spec.window})"
     return [
         Linear(name="qkv", n=queries + keys_values, k=hidden, dtype=dtype, count=count),
@@ -132,12 +133,11 @@ def _gqa_operations(spec: schema.Gqa, hidden: int, layout: Layout, dtype: Weight
             name=name,
             group_size=group_size,
             kv_heads=kv_heads,
-            head_dim=spec.head_dim,
+            kv_dim=spec.head_dim + value_dim,
             window=spec.window,
-            shared_kv=spec.shared_kv,
             count=count,
         ),
-        Linear(name="o", n=hidden, k=query_heads * spec.head_dim, dtype=dtype, count=count),
+        Linear(name="o", n=hidden, k=query_heads * value_dim, dtype=dtype, count=count),
     ]
 
 
@@ -153,8 +153,8 @@ def _mla_operations(spec: schema.Mla, hidden: int, layout: Layout, dtype: Weight
             Linear(name="q_a, kv_a", n=spec.q_lora_rank + cached, k=hidden, dtype=dtype, count=count),
             Linear(name="q_b", n=heads * query_dim, k=spec.q_lora_rank, dtype=dtype, count=count),
         ]
-    if spec.indexer is not None:
-        index = spec.indexer
+    index = spec.indexer
+    if index is not None and not index.shared:
         operations += [
             Linear(
                 name="indexer q",
@@ -166,6 +166,8 @@ def _mla_operations(spec: schema.Mla, hidden: int, layout: Layout, dtype: Weight
             Linear(name="indexer k, weights", n=index.head_dim + index.heads, k=hidden, dtype=dtype, count=count),
             IndexerScan(name="indexer scan", heads=index.heads, head_dim=index.head_dim, count=count),
         ]
+    if spec.output_gate:
+        operations.append(Linear(name="gate", n=heads * spec.v_head_dim, k=hidden, dtype=dtype, count=count))
     # Absorbed decoding: queries go through W_UK into the latent space, results come back through W_UV, one small
     # matrix a head, in bf16 whatever the checkpoint's dtype.
     operations += [
@@ -175,7 +177,7 @@ def _mla_operations(spec: schema.Mla, hidden: int, layout: Layout, dtype: Weight
             heads=heads,
             latent_dim=spec.kv_lora_rank,
             rope_dim=spec.rope_head_dim,
-            top_k=spec.indexer.top_k if spec.indexer else None,
+            top_k=index.top_k if index is not None else None,
             count=count,
         ),
         Linear(name="absorb v", n=heads * spec.v_head_dim, k=spec.kv_lora_rank, dtype="bf16", count=count),
@@ -189,13 +191,19 @@ def _gated_delta_operations(
 ) -> list[Operation]:
     keys = spec.key_heads * spec.key_head_dim
     values = spec.value_heads * spec.value_head_dim
-    state = spec.value_heads * spec.key_head_dim * spec.value_head_dim * KV_BYTES[spec.state_dtype]
-    conv = (2 * keys + values) * (spec.conv_width - 1) * ACTIVATION_BYTES
     tp = layout.tp
-    projected = 2 * keys + 2 * values + 2 * spec.value_heads
+    # Queries, keys, values, the update's strength; gate and decay directly, or their low-rank inputs.
+    projected = (
+        2 * keys + values + spec.value_heads + (spec.gate_rank or values) + (spec.decay_rank or spec.value_heads)
+    )
+    operations: list[Operation] = [Linear(name="delta in", n=projected / tp, k=hidden, dtype=dtype, count=count)]
+    if spec.gate_rank is not None:
+        operations.append(Linear(name="delta gate", n=values / tp, k=spec.gate_rank, dtype=dtype, count=count))
+    if spec.decay_rank is not None:
+        operations.append(Linear(name="delta decay", n=keys / tp, k=spec.decay_rank, dtype=dtype, count=count))
     return [
-        Linear(name="delta in", n=projected / tp, k=hidden, dtype=dtype, count=count),
-        RecurrentState(name="gated delta", state_bytes=(state + conv) / tp, count=count),
+        *operations,
+        RecurrentState(name="gated delta", state_bytes=layer_state_bytes(spec) / tp, count=count),
         Linear(name="delta out", n=hidden, k=values / tp, dtype=dtype, count=count),
     ]
 
@@ -205,12 +213,10 @@ def _mamba_operations(
 ) -> list[Operation]:
     inner = spec.heads * spec.head_dim
     grouped = 2 * spec.groups * spec.state_dim
-    state = inner * spec.state_dim * KV_BYTES[spec.state_dtype]
-    conv = (inner + grouped) * (spec.conv_width - 1) * ACTIVATION_BYTES
     tp = layout.tp
     return [
         Linear(name="mamba in", n=(2 * inner + grouped + spec.heads) / tp, k=hidden, dtype=dtype, count=count),
-        RecurrentState(name="mamba", state_bytes=(state + conv) / tp, count=count),
+        RecurrentState(name="mamba", state_bytes=layer_state_bytes(spec) / tp, count=count),
         Linear(name="mamba out", n=hidden, k=inner / tp, dtype=dtype, count=count),
     ]
 

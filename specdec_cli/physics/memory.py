@@ -77,8 +77,7 @@ def kv_bytes(operations: Iterable[Operation], context: float, kv_dtype: KvDtype)
     for op in operations:
         if isinstance(op, Attention):
             held = context if op.window is None else min(context, op.window)
-            tensors = 1 if op.shared_kv else 2
-            total += op.count * held * op.kv_heads * op.head_dim * tensors * element
+            total += op.count * held * op.kv_heads * op.kv_dim * element
         elif isinstance(op, LatentAttention):
             total += op.count * context * (op.latent_dim + op.rope_dim) * element
         elif isinstance(op, IndexerScan):

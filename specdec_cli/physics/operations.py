@@ -29,9 +29,9 @@ class Attention:
     name: str
     group_size: float
     kv_heads: float
-    head_dim: int
+    kv_dim: int
+    """Cached elements of a KV head and token: key width + value width."""
     window: int | None
-    shared_kv: bool = False
     count: float = 1
     group: Group = "attention"
 

@@ -127,28 +127,27 @@ def attention_seconds(
     context: ArrayLike,
     *,
     kv_heads: float,
-    head_dim: float,
+    kv_dim: float,
     kv_element_bytes: float,
     peak: float,
     bandwidth: float,
     kernel: AttentionKernel,
     tile: int,
-    shared_kv: bool = False,
     windowed: bool = False,
 ) -> Cost:
     """Decode attention: each request's KV is read once, whatever the verify width.
 
-    t = floor + sqrt((Q / (eta_m beta))^2 + (4 B kv R_pad d L / (eta_c P))^2),  Q = 2 B L kv d b,  R = G W
+    t = floor + sqrt((Q / (eta_m beta))^2 + (F / (eta_c P))^2),  Q = B L kv d b,  F = 2 B kv R_pad d L,  R = G W
+
+    with d the cached elements of a KV head and token: key width + value width, so that F counts QK^T and PV.
 
     Args:
         requests: B on this GPU. rows: R = query heads per KV head x verify width. context: cached tokens read.
-        kv_heads: on this GPU. peak: bf16 FLOP/s. shared_kv: keys serve as values, one read. windowed: apply the
-        kernel's `window_factor`.
+        kv_heads: on this GPU. kv_dim: d. peak: bf16 FLOP/s. windowed: apply the kernel's `window_factor`.
     """
     requests, rows, context = (np.asarray(x, dtype=np.float64) for x in (requests, rows, context))
-    tensors = 1.0 if shared_kv else 2.0
-    moved = tensors * requests * context * kv_heads * head_dim * kv_element_bytes
-    per_row = 4.0 * requests * kv_heads * head_dim * context
+    moved = requests * context * kv_heads * kv_dim * kv_element_bytes
+    per_row = 2.0 * requests * kv_heads * kv_dim * context
     compute = per_row * padded_rows(rows, tile) / (kernel.eta_c * peak)
     factor = kernel.window_factor if windowed else 1.0
     fixed = np.full(np.broadcast_shapes(moved.shape, rows.shape), kernel.floor_us * US * factor)

@@ -123,7 +123,7 @@ class StepModel:
         fee = np.where(speculating, self.overheads.speculation_ms * MS, 0.0)
         target_s = plain.seconds + host
         verify_s = np.where(speculating, verify.seconds + host + fee, target_s)
-        drafting = self.draft(batches, draft_lengths, lengths, context, target_s)
+        drafting = self.draft(batches, draft_lengths, widths, lengths, context, target_s)
         return StepTimes(
             target_s=np.broadcast_to(target_s, verify_s.shape),
             verify_s=verify_s,
@@ -133,7 +133,9 @@ class StepModel:
             fixed_s=verify.fixed_s + drafting.fixed_s + host + fee,
         )
 
-    def draft(self, batches: Floats, draft_lengths: Floats, lengths: Floats, context: Floats, target_s: Floats) -> Cost:
+    def draft(
+        self, batches: Floats, draft_lengths: Floats, widths: Floats, lengths: Floats, context: Floats, target_s: Floats
+    ) -> Cost:
         """T_draft and its parts; zero where D = 0."""
         grid = np.broadcast_shapes(batches.shape, draft_lengths.shape)
         zero = np.zeros(grid)
@@ -146,7 +148,7 @@ class StepModel:
         kernels = _add(
             *(
                 _scale(pass_cost(phase.operations, phase.shape, self.chip), phase.repeats)
-                for phase in self.draft_phases(plan, batches, draft_lengths, lengths, context)
+                for phase in self.draft_phases(plan, batches, draft_lengths, widths, lengths, context)
             )
         )
         on = (draft_lengths > 0) + zero
@@ -165,7 +167,13 @@ class StepModel:
         return np.asarray(plan.passes(draft_lengths) * per_pass)
 
     def draft_phases(
-        self, plan: DraftPlan, batches: Floats, draft_lengths: Floats, lengths: Floats, context: Floats
+        self,
+        plan: DraftPlan,
+        batches: Floats,
+        draft_lengths: Floats,
+        widths: Floats,
+        lengths: Floats,
+        context: Floats,
     ) -> list[DraftPhase]:
         """The passes of drafting, each with its shape and how often it runs for D draft tokens."""
         seen = context if plan.kv_window is None else np.minimum(context, plan.kv_window)
@@ -177,18 +185,20 @@ class StepModel:
         # The target's new tokens, AL a request, enter the fusion layer and the first pass.
         fusion = phase("fusion", plan.fusion, lengths, one)
         if not plan.sequential:
-            rows = draft_lengths + 1.0  # a block pass proposes D tokens from D + 1 rows, the anchor among them
+            # A block pass proposes D tokens (or a tree's nodes) from D + 1 rows, the anchor among them.
             return [
                 fusion,
-                phase("block pass", plan.body, rows, one),
-                phase("block head", plan.head, rows, one),
+                phase("block pass", plan.body, widths, one),
+                phase("block head", plan.head, widths, one),
                 phase("serial head", plan.serial_head, one, draft_lengths),
             ]
+        # A chain drafts one token a pass, a tree as many as it has nodes at that depth: W - 1 over D passes.
+        rows = (widths - 1.0) / np.maximum(draft_lengths, 1.0)
         return [
             fusion,
             phase("first pass", plan.body, lengths, one),
-            phase("further passes", plan.body, one, np.maximum(draft_lengths - 1.0, 0.0)),
-            phase("head of each pass", plan.head, one, draft_lengths),
+            phase("further passes", plan.body, rows, np.maximum(draft_lengths - 1.0, 0.0)),
+            phase("head of each pass", plan.head, rows, draft_lengths),
         ]
 
 

@@ -92,6 +92,7 @@ def model_from_config(
         side_file,
         [attention[kind] if kind else None for kind in attention_kinds],
         [ffn[kind] if kind else None for kind in ffn_kinds],
+        hidden=hidden,
         has_mtp=mtp is not None,
     )
     return Model(

@@ -92,6 +92,7 @@ def part_dtypes(
     attention: list[Attention | None],
     ffn: list[Ffn | None],
     *,
+    hidden: int,
     has_mtp: bool,
 ) -> PartDtypes:
     """Dtype of each part of a checkpoint, given the kinds of every layer; `side_file` is `hf_quant_config.json`."""
@@ -101,7 +102,7 @@ def part_dtypes(
     if plan is None:
         return PartDtypes(weights=stored, kv=kv)
     shares: dict[str, Counter[WeightDtype]] = {
-        "attention": _share(plan, stored, [_attention_modules(item) for item in attention]),
+        "attention": _share(plan, stored, [_attention_modules(item, hidden) for item in attention]),
         "ffn": _share(plan, stored, [_ffn_modules(item) for item in ffn]),
         "experts": _share(plan, stored, [_expert_modules(item) for item in ffn]),
     }
@@ -243,7 +244,7 @@ def _kv_dtype(reader: ConfigReader, value: Any) -> KvDtype:
 
 
 def _share(plan: _Plan, stored: WeightDtype, layers: list[Weights]) -> Counter[WeightDtype]:
-    """Weights of a part by dtype, all layers together (relative: `Weights` need not be in parameters)."""
+    """Weights of a part by dtype, all layers together; relative ones are enough."""
     share: Counter[WeightDtype] = Counter()
     for number, modules in enumerate(layers):
         for spellings, weights in modules.items():
@@ -252,38 +253,37 @@ def _share(plan: _Plan, stored: WeightDtype, layers: list[Weights]) -> Counter[W
     return share
 
 
-def _attention_modules(attention: Attention | None) -> Weights:
-    """Modules of an attention layer, each weighed by its size over the model's width (or over a rank)."""
+def _attention_modules(attention: Attention | None, hidden: int) -> Weights:
+    """Weights of the modules of an attention layer."""
     match attention:
         case None:
             return {}
         case Gqa():
             queries, keys = attention.heads * attention.head_dim, attention.kv_heads * attention.head_dim
             sizes = {"q_proj": queries, "k_proj": keys, "v_proj": keys, "o_proj": queries}
-            return {(f"self_attn.{name}", f"mixer.{name}"): size for name, size in sizes.items()}
+            return {(f"self_attn.{name}", f"mixer.{name}"): hidden * size for name, size in sizes.items()}
         case Mla():
-            width = attention.heads * attention.v_head_dim  # about: o_proj is hidden x this
             rank = attention.q_lora_rank or 0
             queries = attention.heads * (attention.nope_head_dim + attention.rope_head_dim)
             up = attention.heads * (attention.nope_head_dim + attention.v_head_dim)
-            # In units of a hidden of 4 x q_lora_rank, the ratio of DeepSeek-V3 (7168 / 1536) within a sixth.
             return {
-                ("self_attn.q_b_proj", "self_attn.q_proj"): queries // 4 if rank else queries,
-                ("self_attn.q_a_proj",): rank,
-                ("self_attn.kv_b_proj",): up // 12,
-                ("self_attn.kv_a_proj_with_mqa",): attention.kv_lora_rank + attention.rope_head_dim,
-                ("self_attn.o_proj",): width,
+                ("self_attn.q_b_proj", "self_attn.q_proj"): (rank or hidden) * queries,
+                ("self_attn.q_a_proj",): hidden * rank,
+                ("self_attn.kv_b_proj",): attention.kv_lora_rank * up,
+                ("self_attn.kv_a_proj_with_mqa",): hidden * (attention.kv_lora_rank + attention.rope_head_dim),
+                ("self_attn.o_proj",): hidden * attention.heads * attention.v_head_dim,
             }
         case Mamba2():
             inner = attention.heads * attention.head_dim
-            return {("mixer.in_proj",): 2 * inner, ("mixer.out_proj",): inner}
+            return {("mixer.in_proj",): 2 * hidden * inner, ("mixer.out_proj",): hidden * inner}
         case _:
             keys = attention.key_heads * attention.key_head_dim
             values = attention.value_heads * attention.value_head_dim
             return {
-                ("linear_attn.in_proj_qkv", "linear_attn.in_proj_qkvz", "self_attn.q_proj"): 2 * keys + values,
-                ("linear_attn.in_proj_z", "linear_attn.in_proj_qkvz", "self_attn.g_proj"): values,
-                ("linear_attn.out_proj", "self_attn.o_proj"): values,
+                ("linear_attn.in_proj_qkv", "linear_attn.in_proj_qkvz", "self_attn.q_proj"): hidden
+                * (2 * keys + values),
+                ("linear_attn.in_proj_z", "linear_attn.in_proj_qkvz", "self_attn.g_proj"): hidden * values,
+                ("linear_attn.out_proj", "self_attn.o_proj"): hidden * values,
             }
 
 

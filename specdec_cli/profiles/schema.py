@@ -322,6 +322,7 @@ class PartDtypes(Record, frozen=True, kw_only=True):
     """Dense feed-forward and shared experts."""
     lm_head: WeightDtype | None = None
     mtp: WeightDtype | None = None
+    """All of the MTP layers; None: as the same parts of the other layers."""
     kv: KvDtype = "bf16"
 
 

@@ -58,8 +58,8 @@ GEMM_START = {
     "overlap_exponent": (1.5, 0.6, 8.0),
 }
 QUANTISE_START = {"eta_q": (0.3, 0.02, 1.5)}  # above 1: the activations never leave the cache
-# Tables with few query heads per KV head cannot tell eta_c from eta_m; unbounded, some fits put 16 rows at a tenth of the
-# peak and the memory at its datasheet, which prices 128 rows (a verify pass) several times too high.
+# Tables with few query heads per KV head cannot tell eta_c from eta_m. Unbounded, some fits put 16 rows at a tenth of
+# the peak and the memory at its datasheet, which prices 128 rows (a verify pass) several times too high.
 ATTENTION_START = {"floor_us": (10.0, 0.5, 90.0), "eta_m": (0.85, 0.1, 0.95), "eta_c": (0.3, 0.2, 1.0)}
 MLA_START = {
     "eta_m": (0.8, 0.03, 1.0),
@@ -162,7 +162,13 @@ def fit_gemm(tables: Path, chip: Chip, engine: str) -> dict[str, Any]:
         ) -> Floats:
             kernel = GemmKernel(compute=compute, **c)
             return roofline.gemm_seconds(
-                v["m"], v["n"], v["k"], weight, peak=peak, bandwidth=chip.bandwidth, kernel=kernel  # type: ignore[arg-type]
+                v["m"],
+                v["n"],
+                v["k"],
+                weight,
+                peak=peak,
+                bandwidth=chip.bandwidth,
+                kernel=kernel,  # type: ignore[arg-type]
             ).seconds
 
         m, n, k = (columns.values[name] for name in "mnk")
@@ -388,9 +394,7 @@ def summary(fits: dict[str, Any]) -> list[str]:
         every = [pair for pairs in chips.values() for pair in pairs]
         best = np.median([min(pairs)[0] for pairs in chips.values()])
         middle, p90 = np.median([pair[0] for pair in every]), np.median([pair[1] for pair in every])
-        lines.append(
-            f"{family:12} {dtype:11} {len(chips):5} {len(every):4} {best:11.1%} {middle:8.1%} {p90:6.1%}"
-        )
+        lines.append(f"{family:12} {dtype:11} {len(chips):5} {len(every):4} {best:11.1%} {middle:8.1%} {p90:6.1%}")
     return lines
 
 

@@ -199,9 +199,7 @@ def gemm_tables(tables: Path, chip: Chip, engine: str) -> Iterator[tuple[str, Co
         )
 
 
-def attention_tables(
-    tables: Path, chip: Chip, engine: str, windowed: bool = False
-) -> Iterator[tuple[str, Columns]]:
+def attention_tables(tables: Path, chip: Chip, engine: str, windowed: bool = False) -> Iterator[tuple[str, Columns]]:
     """Decode attention by KV dtype: columns requests, heads, kv_heads, head_dim, context, window."""
     table = read(tables, chip, "attention", engine, "generation_attention_perf")
     if table is None:
@@ -232,8 +230,8 @@ def attention_tables(
             keep &= group < 48  # dispatch hole: 4-10 times slower from 48 query heads per KV head on
         if engine == "sglang":
             keep &= ~((head_dim == 256) & np.isin(group, (3.0, 6.0)))  # dispatch hole, twice as slow
-        values = dict(requests=requests, heads=heads, kv_heads=kv_heads, head_dim=head_dim)
-        values |= dict(context=context, window=window)
+        values = {"requests": requests, "heads": heads, "kv_heads": kv_heads, "head_dim": head_dim}
+        values |= {"context": context, "window": window}
         columns = Columns(table.label, values, ms * MS, fitted(heads, kv_heads, head_dim))
         yield DTYPES[raw], columns.part(keep)
 
@@ -281,13 +279,14 @@ def moe_tables(tables: Path, chip: Chip, engine: str) -> Iterator[tuple[str, Col
         if not keep.any():
             continue
         kernel = part.text("kernel_source")
-        # One kernel a table: the commonest, but for TensorRT-LLM's nvfp4 on B200, where the one that its engine picks by
-        # itself stands beside CUTLASS and takes half its time. (The B300 tables hold CUTLASS only.)
+        # One kernel a table: the commonest, but for TensorRT-LLM's nvfp4 on B200, where the one that the engine picks
+        # by itself stands beside CUTLASS and takes half its time. (The B300 tables hold CUTLASS only.)
         wanted = most_common(kernel[keep])
         if MIN_LATENCY in kernel[keep]:
             wanted = MIN_LATENCY
         keep &= kernel == wanted
-        values = dict(tokens=tokens, hidden=hidden, intermediate=inter / tp, experts=experts / ep, top_k=top_k / ep)
+        values = {"tokens": tokens, "hidden": hidden, "intermediate": inter / tp}
+        values |= {"experts": experts / ep, "top_k": top_k / ep}
         label = f"{table.label} {wanted}"
         columns = Columns(label, values, ms * MS, fitted(hidden, inter, top_k, experts, tp, ep))
         yield DTYPES[raw], columns.part(keep)

@@ -1,0 +1,161 @@
+"""How numbers are written for people, and the sentences that tables and markdown share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+Record = dict[str, Any]
+
+BASIS_MARKS = {"measured": "", "interpolated": "~", "extrapolated": "!", "assumed": "?"}
+REASONS = {
+    "out_of_memory": "out of memory",
+    "beyond_draft_window": "context beyond the drafter's training",
+    "not_measured": "no acceptance measured",
+    "below_limit": "below the limit",
+}
+VERDICTS = {"follows": "the choice follows it", "departs": "the choice departs from it", "not_applicable": "n/a here"}
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """Significant digits without an exponent: 0.1234, 12.34, 123,456; a dash for what is not known."""
+    if value is None:
+        return "-"
+    if value == 0:
+        return "0"
+    size = len(str(int(abs(value)))) if abs(value) >= 1 else 0
+    decimals = max(0, digits - size)
+    return f"{value:,.{decimals}f}"
+
+
+def times(value: float | None) -> str:
+    """A ratio: 2.25x."""
+    return "-" if value is None else f"{value:.2f}x"
+
+
+def percent(fraction: float) -> str:
+    """A fraction as a percentage with one decimal at most."""
+    text = f"{100 * fraction:.1f}"
+    return f"{text.removesuffix('.0')} %"
+
+
+def plateau(lengths: Sequence[int]) -> str:
+    """Draft lengths as ranges: 3-5, 7."""
+    parts: list[list[int]] = []
+    for length in lengths:
+        if parts and length == parts[-1][-1] + 1:
+            parts[-1].append(length)
+        else:
+            parts.append([length])
+    return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts)
+
+
+def several(points: Sequence[Record], key: str) -> bool:
+    """Whether the points differ in a key; `none` (speculation off) is no drafter of its own."""
+    return len({point[key] for point in points} - {"none"}) > 1
+
+
+def basis_legend(points: Sequence[Record]) -> str:
+    """What the marks beside AL mean, those that occur."""
+    used = [basis for basis in BASIS_MARKS if basis != "measured" and any(p["acceptance_basis"] == basis for p in points)]
+    return ", ".join(f"{BASIS_MARKS[basis]} {basis}" for basis in used)
+
+
+def infeasible_lines(entries: Sequence[Record]) -> list[str]:
+    """How many points cannot be, by reason, each with an example."""
+    counts = Counter(entry["reason"] for entry in entries)
+    if not counts:
+        return []
+    lines = [f"{len(entries)} infeasible {'point' if len(entries) == 1 else 'points'}, not listed:"]
+    for reason, count in counts.most_common():
+        first = next(entry for entry in entries if entry["reason"] == reason)
+        lines.append(
+            f"  {count} {REASONS[reason]}, from batch {first['batch']}, D = {first['draft_length']}: {first['detail']}"
+        )
+    return lines
+
+
+def scenario_lines(record: Record) -> list[str]:
+    """What the figures rest on: the scenario, the acceptance, the band."""
+    lines = []
+    inputs = record["inputs"]
+    weights, kv = inputs["weight_dtype"]["value"], inputs["kv_dtype"]["value"]
+    for one in record["scenarios"]:
+        gpus = f"{one['gpus']} x {one['hardware']}" + (f" tp {one['tp']}" if one["gpus"] > 1 else "")
+        gpus += f" ep {one['ep']}" if one["ep"] > 1 else ""
+        text = f"{one['model']} ({weights}, KV {kv}) on {gpus}, {one['engine']}, {one['context_tokens']:,} tokens of context"
+        if one["drafter"] == "none":
+            lines.append(f"{text}; no drafter")
+            continue
+        if one["acceptance"] is None:
+            acceptance = f"acceptance assumed ({_assumed(inputs['acceptance']['value'])})"
+        else:
+            heat = "" if one["temperature"] is None else f", temperature {one['temperature']:g}"
+            acceptance = f"acceptance measured on {one['data_set']}{heat} by {one['acceptance_measured_by']}"
+        lines.append(f"{text}; {one['drafter']}, {acceptance}")
+    bands = sorted({one["time_band"] for one in record["scenarios"]})
+    lines.append(f"step times computed, +-{' or '.join(percent(band) for band in bands)} against a plain step")
+    defaults = [name for name, entry in inputs.items() if entry["origin"] == "default"]
+    if defaults:
+        lines.append(f"by default: {', '.join(defaults)}")
+    return lines
+
+
+def _assumed(value: Any) -> str:
+    if isinstance(value, dict) and "constant_conditional_rate" in value:
+        return f"each token {value['constant_conditional_rate']:g} likely where all before it were accepted"
+    if isinstance(value, dict) and "acceptance_length" in value:
+        return ", ".join(f"AL {al:g} at D = {length}" for length, al in value["acceptance_length"].items())
+    return str(value)
+
+
+def answer_sentence(record: Record) -> str:
+    """The recommendation in a sentence."""
+    choice, inputs = record["choice"], record["inputs"]
+    if choice is None:
+        if record["pays_from_batch"] is None:
+            return "Speculation does not pay at any batch swept."
+        return f"Speculation pays from batch {record['pays_from_batch']} to {record['pays_to_batch']} of those swept."
+    at = f"At batch {choice['batch']}"
+    where = [str(choice[key]) for key in ("hardware",) if len(inputs[key]["value"]) > 1]
+    where += [f"tp {choice['tp']}"] if len(inputs["tp"]["value"]) > 1 else []
+    place = f" on {', '.join(where)}" if where else ""
+    if not choice["speculate"]:
+        return f"{at}{place}: speculation off (no draft length gains more than {_least(inputs)})."
+    band = f"{choice['speedup_low']:.2f}-{choice['speedup_high']:.2f}"
+    equal = f"; D = {plateau(record['plateau'])} are equally good" if len(record["plateau"]) > 1 else ""
+    return (
+        f"{at}{place}: draft {choice['draft_length']} with {choice['drafter']}, "
+        f"{choice['speedup']:.2f}x as fast as without (band {band}){equal}."
+    )
+
+
+def _least(inputs: Record) -> str:
+    entry = inputs.get("min_gain")
+    return percent(entry["value"]) if entry else "the least gain asked for"
+
+
+def runner_up_sentence(record: Record) -> str | None:
+    """The best of the rest and the margin."""
+    second = record["runner_up"]
+    if second is None:
+        return None
+    what = "off" if not second["draft_length"] else f"D = {second['draft_length']}"
+    if record["choice"] is not None:
+        if second["draft_length"] and second["drafter"] != record["choice"]["drafter"]:
+            what += f" with {second['drafter']}"
+        if second["batch"] != record["choice"]["batch"]:
+            what += f" at batch {second['batch']}"
+    margin = second["margin"]
+    side = "behind" if margin >= 0 else "ahead"
+    tie = ", within the tie: the shorter draft is taken" if second["within_tie"] and margin < 0 else ""
+    return f"{what}, {percent(abs(margin))} {side} in {second['maximised']}{tie}"
+
+
+def pays_sentence(record: Record) -> str:
+    """Between which batches it pays."""
+    first, last = record["swept_batches"]
+    if record["pays_from_batch"] is None:
+        return f"at no batch swept ({first} to {last})"
+    return f"from batch {record['pays_from_batch']} to {record['pays_to_batch']} (swept: {first} to {last})"
