@@ -15,7 +15,8 @@ WEIGHT_BYTES: dict[str, float] = {
     "fp32": 4.0,
     "bf16": 2.0,
     "fp16": 2.0,
-    "fp8": 1.0 + 4 / (128 * 128),  # e4m3 with one fp32 scale for each 128 x 128 block
+    "fp8": 1.0,  # e4m3, one scale a tensor or channel
+    "fp8_block": 1.0 + 4 / (128 * 128),  # e4m3 with one fp32 scale for each 128 x 128 block (DeepSeek, Qwen3-FP8)
     "int8": 1.0 + 2 / 128,  # one fp16 scale for each 128 weights (GPTQ, AWQ groups)
     "int4": (4 + 16 / 128 + 4 / 128) / BITS_PER_BYTE,  # fp16 scale and 4-bit zero for each 128 weights
     "mxfp4": (4 + 8 / 32) / BITS_PER_BYTE,  # OCP MX: e8m0 scale for each 32

@@ -310,6 +310,12 @@ def test_allowed_at_the_edge(tmp_path: Path) -> None:
         assert errors_of(tmp_path, data) == []
 
 
+def test_latent_attention_has_no_kv_heads_to_divide(tmp_path: Path) -> None:
+    latent = {"type": "mla", "heads": 8, "q_lora_rank": None, "kv_lora_rank": 512}
+    widths = {"nope_head_dim": 128, "rope_head_dim": 64, "v_head_dim": 128}
+    assert errors_of(tmp_path, put(toy_model(), "attention.full", {**latent, **widths})) == []
+
+
 def test_derived_rates_may_carry_noise(tmp_path: Path) -> None:
     noisy = put(toy_acceptance(), "points[1].per_position", [0.5, 0.6])
     assert errors_of(tmp_path, noisy) != []

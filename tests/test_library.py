@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from builders import (
@@ -22,9 +23,10 @@ from builders import (
 )
 
 from specdec_cli.errors import ProfileError
-from specdec_cli.profiles import library as library_module
 from specdec_cli.profiles import load, search
 from specdec_cli.profiles.library import MECHANISM_ORDER, Library, shipped_profiles_dir
+from specdec_cli.profiles.schema import Drafter, Mechanism
+from specdec_cli.profiles.yaml_reader import read as real_read
 
 
 @pytest.fixture
@@ -40,11 +42,10 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The files parsed from now on, in order."""
     paths: list[Path] = []
-    real = load.read
 
     def read(path: Path) -> object:
         paths.append(path)
-        return real(path)
+        return real_read(path)
 
     monkeypatch.setattr(load, "read", read)
     return paths
@@ -184,6 +185,26 @@ def test_a_folder_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.Monke
     found = Library([mine])
     monkeypatch.setattr(os, "scandir", locked)
     assert refusal(lambda: found.names("hardware")).message == "cannot be read: Permission denied"
+
+
+@pytest.mark.usefixtures("shipped")
+def test_a_file_that_may_not_be_read_says_so_when_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = tmp_path / "mine"
+    path = write_yaml(mine / "my-chip.yaml", toy_hardware("my-chip"))
+    unlocked = Path.read_bytes
+
+    def locked(file: Path) -> bytes:
+        if file == path:
+            raise PermissionError(13, "Permission denied")
+        return unlocked(file)
+
+    monkeypatch.setattr(Path, "read_bytes", locked)
+    found = Library([mine])
+    assert found.names("hardware") == ["toy-chip"]
+    error = refusal(lambda: found.hardware("my-chip"))
+    assert (error.file, error.message) == (path, "cannot be read: Permission denied")
 
 
 def test_two_files_of_one_name_in_one_folder(shipped: Path) -> None:
@@ -419,7 +440,7 @@ def test_a_mechanism_picks_the_targets_own(shipped: Path, word: str) -> None:
 
 
 def test_a_mechanism_of_several(shipped: Path) -> None:
-    def pick(*profiles: Data) -> load.Loaded[library_module.Drafter]:
+    def pick(*profiles: Data) -> load.Loaded[Drafter]:
         return of_target(shipped, *profiles).drafter("eagle3", target="toy-model")
 
     error = refusal(lambda: pick(EAGLE3_A, EAGLE3_B))
@@ -523,5 +544,5 @@ def test_default_acceptance(shipped: Path) -> None:
 
 
 def test_the_order_of_mechanisms_names_each_once() -> None:
-    mechanisms = library_module.get_args(library_module.Mechanism)
+    mechanisms = get_args(Mechanism)
     assert sorted(MECHANISM_ORDER) == sorted(mechanisms)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from specdec_cli.errors import ProfileError
 from specdec_cli.profiles import yaml_reader
-from specdec_cli.profiles.yaml_reader import MAX_BYTES, MAX_DEPTH, dotted, parse, read
+from specdec_cli.profiles.yaml_reader import MAX_BYTES, MAX_DEPTH, Document, dotted, parse, read
 
 FILE = Path("toy.yaml")
 
@@ -75,6 +75,7 @@ def test_keeps_lines_and_spellings() -> None:
     assert document.line(("b", 1, "not there")) == 4  # the nearest above
     assert document.line(("not there",)) == 1
     assert document.written(("not there",)) is None
+    assert Document(FILE, {}, {}).line(("a",)) is None
 
 
 def test_dotted_key_paths() -> None:

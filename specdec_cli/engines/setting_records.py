@@ -15,7 +15,7 @@ from specdec_cli.errors import ProfileError, did_you_mean
 from specdec_cli.profiles.schema import Mechanism
 
 OPEN_END = 65_536
-"""Where the last range of a schedule is closed: above any engine's limit on running requests, so it means "and more"."""
+"""Where the last range of a schedule is closed: above any engine's limit on running requests, so "and more"."""
 
 DRAFTER_PLACEHOLDER = "DRAFTER_ID"
 """Stands where an engine wants a drafter's path and none is known; always with the warning `drafter_missing`."""
@@ -54,7 +54,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Request:
-    """What a setting is asked for, checked by `settings.settings_for`: the schedule is merged and closed at OPEN_END."""
+    """What a setting is asked for, checked by `settings.settings_for`; the schedule is in normal form."""
 
     mechanism: Mechanism
     draft_length: int
@@ -129,7 +129,7 @@ def schedule_fault(schedule: Sequence[ScheduleRange]) -> str | None:
 
 
 def normalised(schedule: Sequence[ScheduleRange]) -> tuple[ScheduleRange, ...]:
-    """Neighbours of equal D merged, the last range closed at OPEN_END: the form in which two schedules mean the same."""
+    """The normal form: neighbours of equal D merged, the last range closed at OPEN_END."""
     merged: list[ScheduleRange] = []
     for part in schedule:
         if merged and merged[-1].draft_length == part.draft_length:

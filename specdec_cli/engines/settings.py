@@ -77,8 +77,8 @@ def settings_for(
 
     draft_length: D in tokens, 0 for off; beside a schedule it is what holds where the engine cannot take the schedule
     (0 there: the schedule's largest). drafter_id: Hugging Face id, path or name; None for native MTP and look-ups.
-    tp: GPUs a rank; data_parallel: ranks. block: tokens in a block drafter's trained block. tree_topk above 1: a tree of
-    that breadth with `verify_width` verified tokens (root included); a chain's width is D + 1 whatever is given.
+    tp: GPUs a rank; data_parallel: ranks. block: tokens in a block drafter's trained block. tree_topk above 1: a tree
+    of that breadth with `verify_width` verified tokens (root included); a chain's width is D + 1 whatever is given.
     old_schedule: TensorRT-LLM only, draft_len_schedule for releases before pull request 10860. zero_steps: SGLang only,
     D = 0 as candidate_steps [0], for builds with pull request 23994.
 

@@ -3,7 +3,7 @@
 Read at sgl-project/sglang 16974b8: docs_new/docs/advanced_features/{speculative_decoding,adaptive_speculative_decoding}
 and python/sglang/srt/speculative/adaptive_spec_params.py. For a chain (topk 1) --speculative-num-steps = D and
 --speculative-num-draft-tokens = D + 1 (the verify width); DFLASH takes its verify block D + 1, DSPARK its block D.
-In the adaptive file a key is the lower bound of a batch range and candidate_steps must be positive, so D = 0 has no form.
+In the adaptive file a key is the lower bound of a batch range; candidate_steps must be positive: D = 0 has no form.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _about_schedule(request: Request) -> Warnings:
         warnings.append(
             (
                 "schedule_cannot_express_zero",
-                f"SGLang ({VERSION}) needs candidate_steps of 1 or more, so its file cannot switch speculation off. "
+                f"SGLang at {VERSION} needs candidate_steps of 1 or more, so its file cannot switch speculation off. "
                 f"At batch {batches(part)}, where the schedule says D = 0, it runs D = "
                 f"{_instead(request, part)} with this file. Keep the batch out of that range "
                 "(--max-running-requests), or serve it without speculation; builds with pull request 23994 take "
@@ -286,7 +286,7 @@ def _read_adaptive(text: str, file: str | None) -> tuple[ScheduleRange, ...]:
         steps = entry.get("candidate_steps") if isinstance(entry, dict) else None
         if not isinstance(steps, list) or not steps:
             raise ProfileError("expected a list of steps in candidate_steps", file=file, key=key)
-        ladders[whole(key, key=key, file=file)] = max(
+        ladders[whole(key, key=key, file=file, least=1)] = max(
             whole(step, key=f"{key}.candidate_steps", file=file) for step in steps
         )
     if not ladders:

@@ -176,6 +176,9 @@ def _setting(request: Request, config: dict[str, Any] | None, version: str, warn
     lines = [f"# {ENGINE} {version}", f"# {serve}"]
     if config is None:
         lines.append("# speculation off: the same as leaving the key out")
+    elif _SCHEDULE in config:
+        meaning = "first batch of a range" if request.old_schedule else "last batch of a range, D = 0 above the largest"
+        lines.append(f"# {_SCHEDULE}: {meaning}")
     data: dict[str, Any] = {"speculative_config": config}
     text = "\n".join([*lines, yaml.safe_dump(data, sort_keys=False)])
     what = "speculation off" if config is None else f"{request.mechanism}, D = {request.deepest}"

@@ -2,7 +2,7 @@
 
 Read at vllm-project/vllm: vllm/config/speculative.py (002e77c), docs/features/speculative_decoding (015a47e),
 vllm/v1/spec_decode/dynamic/utils.py. num_speculative_tokens = D. In num_speculative_tokens_per_batch_size a
-range [first, last, K] is inclusive, starts at 1, K <= num_speculative_tokens; past the last range vLLM carries its K on.
+range [first, last, K] is inclusive, the first starts at 1, K <= num_speculative_tokens; past the last K is kept.
 """
 
 from __future__ import annotations

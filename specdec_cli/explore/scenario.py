@@ -15,6 +15,7 @@ from specdec_cli.physics.chip import check_domain, resolve_chip
 from specdec_cli.physics.drafting import DraftPlan, draft_plan
 from specdec_cli.physics.layers import Dtypes, Layout, resolve_dtypes, target_operations
 from specdec_cli.physics.memory import MemoryBill, memory_bill
+from specdec_cli.physics.serving import Workload
 from specdec_cli.physics.step import StepModel
 from specdec_cli.profiles.library import Library
 from specdec_cli.profiles.schema import AcceptanceProfile, Drafter, Engine, Hardware, KvDtype, Model, WeightDtype
@@ -55,6 +56,9 @@ class Options:
     drafter: str | None = None
     engine: str | None = None
     context: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    """Both: a replica that also prefills; `batches` then means concurrency."""
     weight_dtype: str | None = None
     kv_dtype: str | None = None
     acceptance: str | None = None
@@ -98,6 +102,8 @@ class Scenario:
     """None: no drafter, or no acceptance at this context."""
     acceptance_profile: AcceptanceProfile | None
     context: int
+    workload: Workload | None
+    """Prompt and answer lengths of a serving question."""
     batches: tuple[int, ...]
     draft_lengths: tuple[int, ...]
     beyond_window: bool
@@ -160,7 +166,12 @@ def resolve(library: Library, options: Options, *, defaults: Defaults = DEFAULTS
     ]
     model = library.model(found.pick("model", options.model, defaults.model)).record
     engine = library.engine(found.pick("engine", options.engine, defaults.engine)).record
-    context = found.pick("context", options.context, defaults.context)
+    workload = _workload(found)
+    if workload is None:
+        context = found.pick("context", options.context, defaults.context)
+    else:
+        context = round(workload.context)
+        found.inputs["context"] = Input(context, "option")
     _check_context(model, context)
     weight_dtype = _dtype("--weight-dtype", options.weight_dtype, WEIGHT_BYTES)
     kv_dtype = _dtype("--kv-dtype", options.kv_dtype, KV_BYTES)
@@ -170,7 +181,20 @@ def resolve(library: Library, options: Options, *, defaults: Defaults = DEFAULTS
     layouts = _layouts(found)
     batches = parse_axis(found.pick("batches", options.batches, defaults.batches), "--batches", minimum=1)
     scenarios = [
-        _scenario(found, hardware, engine, model, drafter, layout, context, batches, weight_dtype, kv_dtype, defaults)
+        _scenario(
+            found,
+            hardware,
+            engine,
+            model,
+            drafter,
+            layout,
+            context,
+            workload,
+            batches,
+            weight_dtype,
+            kv_dtype,
+            defaults,
+        )
         for hardware, layout, drafter in itertools.product(chips, layouts, drafters)
     ]
     check_points(sum(len(s.batches) * len(s.draft_lengths) for s in scenarios), "the sweep")
@@ -193,6 +217,8 @@ def check_conflicts(options: Options) -> None:
         raise UsageError(f"{' and '.join(said)} conflict: each states the acceptance; give one")
     if said and options.drafter == NO_DRAFTER:
         raise UsageError(f"{said[0]} conflicts with --drafter none: without a drafter nothing is accepted")
+    if options.context is not None and (options.input_tokens is not None or options.output_tokens is not None):
+        raise UsageError("--context conflicts with --input-tokens and --output-tokens: the context is I + O/2")
     if options.acceptance is not None and options.drafter is not None and "," in options.drafter:
         raise UsageError("--acceptance names one pair's measurements and conflicts with a list of drafters")
 
@@ -209,6 +235,21 @@ def _dtype(option: str, value: str | None, known: dict[str, float]) -> Any:
         return value
     hint = did_you_mean(value, known)
     raise UsageError(f"{option} {value!r} is not known; {hint or 'known: ' + ', '.join(known)}")
+
+
+def _workload(found: _Resolver) -> Workload | None:
+    prompt, answer = found.options.input_tokens, found.options.output_tokens
+    if prompt is None and answer is None:
+        return None
+    if prompt is None or answer is None:
+        missing = "--input-tokens" if prompt is None else "--output-tokens"
+        raise UsageError(f"a serving question needs both lengths: {missing} is missing")
+    for option, value in (("--input-tokens", prompt), ("--output-tokens", answer)):
+        if value < 1:
+            raise UsageError(f"{option} must be at least 1 token, got {value}")
+    found.inputs["input_tokens"] = Input(prompt, "option")
+    found.inputs["output_tokens"] = Input(answer, "option")
+    return Workload(prompt, answer)
 
 
 def _check_context(model: Model, context: int) -> None:
@@ -261,6 +302,7 @@ def _scenario(
     drafter: Drafter | None,
     layout: Layout,
     context: int,
+    workload: Workload | None,
     batches: tuple[int, ...],
     weight_dtype: WeightDtype | None,
     kv_dtype: KvDtype | None,
@@ -297,6 +339,7 @@ def _scenario(
         acceptance=acceptance,
         acceptance_profile=profile,
         context=context,
+        workload=workload,
         batches=batches,
         draft_lengths=_draft_lengths(found, drafter, acceptance, profile, defaults),
         beyond_window=beyond and not found.options.assume,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,24 @@ from specdec_cli.explore.frontier import Uplift, pareto_mask, round_levels, upli
 from specdec_cli.explore.scenario import Note, Question, Scenario
 from specdec_cli.physics.drafting import longest_draft
 from specdec_cli.physics.roofline import Floats
+from specdec_cli.physics.serving import ServingTimes, serving_step_model, serving_times
 from specdec_cli.physics.step import StepTimes, bound
 from specdec_cli.units import GIGA
 
 Reason = Literal["out_of_memory", "beyond_draft_window", "not_measured", "below_limit"]
 BASES = ("measured", "interpolated", "extrapolated", "assumed")
+
+
+@dataclass(frozen=True, slots=True)
+class ServingGrid:
+    """A replica that prefills and decodes, at `batch` requests in flight; arrays of shape (batches, draft lengths)."""
+
+    tpot_s: Floats
+    decode_batch: Floats
+    speedup: Floats
+    """TPOT without speculation over TPOT with it, at equal concurrency."""
+    throughput: Floats
+    """Output tokens/s/GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +50,8 @@ class Grid:
     bound: NDArray[np.str_]
     fits: NDArray[np.bool_]
     """Whether the point's memory fits."""
+    serving: ServingGrid | None
+    """The same points with prefill between the steps; None where no prompt lengths were given."""
     usable: NDArray[np.bool_]
     """Whether the point can be recommended or drawn at all: fits, and its acceptance is known."""
 
@@ -112,6 +127,11 @@ class Points:
     interactivity: Floats
     throughput: Floats
     bound: NDArray[np.str_]
+    serving_tpot_s: Floats | None
+    """These four: None where no prompt lengths were given."""
+    decode_batch: Floats | None
+    serving_speedup: Floats | None
+    serving_throughput: Floats | None
     on_frontier: NDArray[np.bool_]
 
     def __len__(self) -> int:
@@ -178,7 +198,30 @@ def evaluate(scenario: Scenario) -> Grid:
         basis=tuple(e.basis if e else "measured" for e in estimates),
         bound=bound(times),
         fits=fits,
+        serving=_serving(scenario, batches, lengths, widths[None, :].astype(np.float64), expected[None, :]),
         usable=fits & known[None, :],
+    )
+
+
+def _serving(
+    scenario: Scenario, concurrency: Floats, draft_lengths: Floats, widths: Floats, lengths: Floats
+) -> ServingGrid | None:
+    workload = scenario.workload
+    if workload is None:
+        return None
+    step, prefill = serving_step_model(scenario.step), scenario.engine.prefill
+
+    def under_load(draft_lengths: Floats, widths: Floats, lengths: Floats) -> ServingTimes:
+        return serving_times(step, scenario.memory, workload, concurrency, draft_lengths, widths, lengths, prefill)
+
+    found = under_load(draft_lengths, widths, lengths)
+    one = np.ones((1, 1))
+    plain = under_load(np.zeros((1, 1)), one, one)
+    return ServingGrid(
+        tpot_s=found.tpot_s,
+        decode_batch=found.decode_batch,
+        speedup=plain.tpot_s / found.tpot_s,
+        throughput=found.decode_batch / found.tpot_s / scenario.layout.gpus,
     )
 
 
@@ -247,10 +290,23 @@ def _points(grids: Sequence[Grid], kept: Sequence[NDArray[np.int64]]) -> Points:
                 "throughput": grid.throughput[where],
                 "bound": grid.bound[where],
             }
+            | _serving_columns(grid, where)
         )
-    columns_of = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    columns_of: dict[str, Any] = dict.fromkeys(SERVING_COLUMNS)
+    columns_of |= {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     on_frontier = pareto_mask(columns_of["interactivity"], columns_of["throughput"])
     return Points(**columns_of, on_frontier=on_frontier)
+
+
+SERVING_COLUMNS = ("serving_tpot_s", "decode_batch", "serving_speedup", "serving_throughput")
+
+
+def _serving_columns(grid: Grid, where: tuple[np.ndarray, np.ndarray]) -> dict[str, np.ndarray]:
+    if grid.serving is None:
+        return {}
+    serving = grid.serving
+    columns = (serving.tpot_s, serving.decode_batch, serving.speedup, serving.throughput)
+    return {name: column[where] for name, column in zip(SERVING_COLUMNS, columns, strict=True)}
 
 
 def _infeasible(grid: Grid, columns: NDArray[np.int64]) -> list[Infeasible]:

@@ -177,6 +177,7 @@ def _mla_operations(spec: schema.Mla, hidden: int, layout: Layout, dtype: Weight
             heads=heads,
             latent_dim=spec.kv_lora_rank,
             rope_dim=spec.rope_head_dim,
+            prefill_dim=query_dim + spec.v_head_dim,
             top_k=index.top_k if index is not None else None,
             count=count,
         ),

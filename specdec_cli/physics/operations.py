@@ -44,6 +44,8 @@ class LatentAttention:
     heads: float
     latent_dim: int
     rope_dim: int
+    prefill_dim: int
+    """Key width + value width of a head outside the latent space, as prefill computes it."""
     top_k: int | None
     """Tokens that an indexer lets each query read; None: all."""
     count: float = 1

@@ -79,8 +79,6 @@ class _Walk:
                 yield from self._list(value, expected, key)
             case "LiteralType":
                 yield from self._literal(value, expected.values, key)
-            case "Metadata":
-                yield from self.check(value, expected.type, key)
             case _:
                 yield from self._scalar(value, expected, key)
 
@@ -241,8 +239,6 @@ def describe_type(expected: Any) -> str:
         case "UnionType":
             words = [describe_type(option) for option in expected.types if type(option).__name__ != "NoneType"]
             return " or ".join(dict.fromkeys(words)) + (" or null" if len(words) < len(expected.types) else "")
-        case "Metadata":
-            return describe_type(expected.type)
         case _:
             return "a mapping"
 

@@ -33,7 +33,7 @@ STORAGE: dict[str, WeightDtype] = {"bfloat16": "bf16", "float16": "fp16", "float
 ALGORITHMS: dict[str, WeightDtype] = {
     "FP8": "fp8",
     "FP8_PER_CHANNEL_PER_TOKEN": "fp8",
-    "FP8_PB_WO": "fp8",
+    "FP8_PB_WO": "fp8_block",
     "NVFP4": "nvfp4",
     "NVFP4_AWQ": "nvfp4",
     "W4A16_NVFP4": "nvfp4",
@@ -46,8 +46,11 @@ ALGORITHMS: dict[str, WeightDtype] = {
     "W8A8_SQ_PER_CHANNEL": "int8",
 }
 
+FP8_BLOCK = [128, 128]  # weights of one scale, in every published block-scaled checkpoint
+
 # Paths of the modules of a part, without `layers.N.`; alternatives are the spellings of different model families.
 EXPERT_MODULES = ("mlp.experts.0.gate_proj", "block_sparse_moe.experts.0.w1", "mixer.experts.0.up_proj", "ffn.experts")
+EXPERTS_BESIDE = ("experts.0.gate_proj",)  # Gemma-4: not under `mlp`, which is the dense block beside them
 SHARED_MODULES = (
     "mlp.shared_experts.gate_proj",
     "mlp.shared_expert.gate_proj",
@@ -101,10 +104,11 @@ def part_dtypes(
     plan, kv = _plan(reader, quantisation, side_file)
     if plan is None:
         return PartDtypes(weights=stored, kv=kv)
+    beside = reader.model_type.startswith("gemma4")
     shares: dict[str, Counter[WeightDtype]] = {
         "attention": _share(plan, stored, [_attention_modules(item, hidden) for item in attention]),
-        "ffn": _share(plan, stored, [_ffn_modules(item) for item in ffn]),
-        "experts": _share(plan, stored, [_expert_modules(item) for item in ffn]),
+        "ffn": _share(plan, stored, [_ffn_modules(item, beside) for item in ffn]),
+        "experts": _share(plan, stored, [_expert_modules(item, beside) for item in ffn]),
     }
     parts = {name: share.most_common(1)[0][0] for name, share in shares.items() if share}
     for name, share in shares.items():
@@ -196,7 +200,9 @@ def _algorithm(reader: ConfigReader, name: str) -> WeightDtype:
 
 def _method_dtype(reader: ConfigReader, method: str, config: Mapping[str, Any]) -> WeightDtype:
     """The dtype of `quant_method`; weights in groups of other than 128 take a little more or less than `units` says."""
-    if method in ("fp8", "fbgemm-fp8"):
+    if method == "fp8":
+        return _fp8(reader, config.get("weight_block_size"))
+    if method == "fbgemm-fp8":  # one scale a row
         return "fp8"
     if method == "mxfp4":
         return "mxfp4"
@@ -210,8 +216,21 @@ def _method_dtype(reader: ConfigReader, method: str, config: Mapping[str, Any]) 
         if len(found) != 1 or not isinstance(found[0], Mapping):
             raise reader.refuse("expected one group with weights", key="quantization_config.config_groups")
         weights = found[0]
+        if weights.get("num_bits") == 8 and weights.get("type") == "float":
+            return _fp8(reader, weights.get("block_structure") if weights.get("strategy") == "block" else None)
         return _by_bits(reader, weights.get("num_bits"), str(weights.get("type")), weights.get("group_size"))
     raise reader.refuse(f"unknown quantisation method {method!r}", key="quantization_config.quant_method")
+
+
+def _fp8(reader: ConfigReader, block: Any) -> WeightDtype:
+    """fp8 with a scale for each block of weights, or with one for a tensor or channel, whose kernels differ."""
+    if not block:
+        return "fp8"
+    # compressed-tensors writes "128x128" too
+    shape = [int(size) for size in re.findall(r"\d+", str(block))]
+    if shape != FP8_BLOCK:
+        reader.assume(f"fp8 scales stand for blocks of {' x '.join(map(str, shape))}; fp8_block counts 128 x 128.")
+    return "fp8_block"
 
 
 def _by_bits(reader: ConfigReader, bits: Any, kind: str, group: Any) -> WeightDtype:
@@ -287,16 +306,19 @@ def _attention_modules(attention: Attention | None, hidden: int) -> Weights:
             }
 
 
-def _ffn_modules(ffn: Ffn | None) -> Weights:
+def _ffn_modules(ffn: Ffn | None, beside: bool) -> Weights:
+    """`beside`: the mixture stands beside a dense block, whose names are its own (Gemma-4)."""
     if isinstance(ffn, DenseFfn):
         return {DENSE_MODULES: ffn.intermediate}
     if isinstance(ffn, MoeFfn) and ffn.shared_intermediate:
-        return {SHARED_MODULES: ffn.shared_intermediate}
+        return {DENSE_MODULES if beside else SHARED_MODULES: ffn.shared_intermediate}
     return {}
 
 
-def _expert_modules(ffn: Ffn | None) -> Weights:
-    return {EXPERT_MODULES: ffn.experts} if isinstance(ffn, MoeFfn) else {}
+def _expert_modules(ffn: Ffn | None, beside: bool) -> Weights:
+    if not isinstance(ffn, MoeFfn):
+        return {}
+    return {EXPERTS_BESIDE if beside else EXPERT_MODULES: ffn.experts}
 
 
 def _head_dtype(reader: ConfigReader, plan: _Plan, stored: WeightDtype) -> WeightDtype:

@@ -91,7 +91,7 @@ def _cross(document: Document, record: Profile, kind: str) -> Iterator[Problem]:
     yield from check_sources(document.data, record)
 
 
-def whole_kernels(data: Mapping[str | int, Any]) -> Mapping[str | int, Any]:
+def whole_kernels(data: Mapping[Any, Any]) -> Mapping[Any, Any]:
     """The data with every engine's kernels made whole: its entry laid over `default`, key by key."""
     kernels = data.get("kernels")
     if not isinstance(kernels, dict) or not isinstance(kernels.get("default"), dict):

@@ -19,7 +19,7 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 CountOrZero = Annotated[int, msgspec.Meta(ge=0)]
 
 WeightDtype = Literal[
-    "fp32", "bf16", "fp16", "fp8", "int8", "int4", "mxfp4", "nvfp4", "q8_0", "q6_k", "q5_k", "q4_k", "q4_0"
+    "fp32", "bf16", "fp16", "fp8", "fp8_block", "int8", "int4", "mxfp4", "nvfp4", "q8_0", "q6_k", "q5_k", "q4_k", "q4_0"
 ]
 KvDtype = Literal["fp32", "bf16", "fp16", "fp8", "int8", "q8_0"]
 PeakDtype = Literal["bf16", "fp8", "int8", "fp4"]
@@ -342,6 +342,8 @@ class Model(Profile, frozen=True, kw_only=True, tag_field="kind", tag="model"):
     maker: str
     aliases: list[str] = []
     """Full ids (`meta-llama/Llama-3.1-8B-Instruct`); matched with case ignored."""
+    quantised_from: Name | None = None
+    """The model that this checkpoint is a quantised copy of: what was measured of its acceptance holds here too."""
     hidden: Count
     vocabulary: Count
     tied_embeddings: bool
@@ -512,6 +514,8 @@ class Engine(Profile, frozen=True, kw_only=True, tag_field="kind", tag="engine")
     mla_verify_reads: Literal["once", "per_token"] = "once"
     """Whether a verify pass reads an MLA cache once, or once for each of the W tokens."""
     recurrent_rollback: Literal["saved_states", "replay"] = "saved_states"
+    prefill: Literal["mixed", "separate"] = "mixed"
+    """mixed: a prompt's chunks ride in decode steps; separate: a prompt has a step of its own."""
     memory: EngineMemory
     settings: EngineSettings
 

@@ -159,3 +159,18 @@ def pays_sentence(record: Record) -> str:
     if record["pays_from_batch"] is None:
         return f"at no batch swept ({first} to {last})"
     return f"from batch {record['pays_from_batch']} to {record['pays_to_batch']} (swept: {first} to {last})"
+
+
+def step_sentence(split: Record) -> str:
+    """The step and the three parts that add up to it, each with its share."""
+    parts = (("target", "target"), ("verifying adds", "verify_adds"), ("drafting", "draft"))
+    said = [f"{word} {number(split[f'{key}_ms'])} ({percent(split[f'{key}_share'])})" for word, key in parts]
+    return f"{number(split['step_ms'])} ms = {' + '.join(said)}"
+
+
+def settings_lines(settings: Record) -> list[str]:
+    """An engine's settings as lines: the text to paste where there is one, else key by key."""
+    text = settings.get("text")
+    if isinstance(text, str):
+        return text.splitlines()
+    return [f"{key}: {value}" for key, value in settings.items()]

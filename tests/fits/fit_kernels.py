@@ -80,7 +80,11 @@ STATE_START = {"floor_us": (3.5, 0.1, 60.0), "eta_m": (0.85, 0.1, 1.0)}
 
 COMPUTE = {"bf16": "bf16", "int8": "bf16", "int4": "bf16", "mxfp4": "bf16", "nvfp4": "fp4"}
 COMPUTE |= {"fp8": "fp8", "fp8_block": "fp8", "mxfp4_w4a8": "fp8"}
-STORED_AS = {"fp8_block": "fp8", "mxfp4_w4a8": "mxfp4"}  # dtype of the weights in memory
+
+
+def weight_bytes(dtype: str) -> float:
+    """Bytes of one stored weight; a table's dtype may name how it is multiplied, too."""
+    return WEIGHT_BYTES[{"fp8_block": "fp8", "mxfp4_w4a8": "mxfp4"}.get(dtype, dtype)]
 
 
 def compute_dtype(chip: Chip, dtype: str) -> str:
@@ -155,7 +159,7 @@ def fit_gemm(tables: Path, chip: Chip, engine: str) -> dict[str, Any]:
     for dtype, columns in gemm_tables(tables, chip, engine):
         compute = compute_dtype(chip, dtype)
         quantises = dtype in ("fp8", "fp8_block", "nvfp4") and compute != "bf16"
-        peak, weight = chip.peak[compute], WEIGHT_BYTES[STORED_AS.get(dtype, dtype)]
+        peak, weight = chip.peak[compute], weight_bytes(dtype)
 
         def model(
             c: Constants, v: dict[str, Floats], compute: Any = compute, peak: float = peak, weight: float = weight
@@ -163,12 +167,12 @@ def fit_gemm(tables: Path, chip: Chip, engine: str) -> dict[str, Any]:
             kernel = GemmKernel(compute=compute, **c)
             return roofline.gemm_seconds(
                 v["m"],
-                v["n"],
-                v["k"],
+                v["n"],  # type: ignore[arg-type]
+                v["k"],  # type: ignore[arg-type]
                 weight,
                 peak=peak,
                 bandwidth=chip.bandwidth,
-                kernel=kernel,  # type: ignore[arg-type]
+                kernel=kernel,
             ).seconds
 
         m, n, k = (columns.values[name] for name in "mnk")
@@ -187,7 +191,7 @@ def fused(found: dict[str, Any], bf16: dict[str, Any]) -> dict[str, Any]:
     """TensorRT-LLM's fp8 and nvfp4 constants without the quantise launch that its tables time before each GEMM.
 
     The engine fuses it into the norm before: whole models run as if the floor were 4 us (Llama-70B fp8, TP4, one B200
-    node: 6.6 ms at batch 4, the tabled floors alone make it 10.3). The errors stay those of the tabled constants.
+    node: 6.6 ms at batch 4, with the tabled floors 10.3). The errors stay those of the tabled constants.
     """
     floors = {"tau_us": min(found["tau_us"], FUSED_TAU_US), "tau_k_us": min(found["tau_k_us"], bf16["tau_k_us"])}
     return found | {f"tabled_{name}": found[name] for name in floors} | floors
@@ -209,7 +213,7 @@ def fit_attention(tables: Path, chip: Chip, engine: str) -> dict[str, Any]:
                 v["heads"] / v["kv_heads"],
                 np.where(v["window"] > 0, np.minimum(v["context"], v["window"]), v["context"]),
                 kv_heads=v["kv_heads"],  # type: ignore[arg-type]
-                head_dim=v["head_dim"],  # type: ignore[arg-type]
+                kv_dim=2 * v["head_dim"],  # type: ignore[arg-type]
                 kv_element_bytes=element,
                 peak=chip.peak["bf16"],
                 bandwidth=chip.bandwidth,
@@ -266,7 +270,7 @@ def fit_moe(tables: Path, chip: Chip, engine: str) -> dict[str, Any]:
     fits = {}
     for dtype, columns in moe_tables(tables, chip, engine):
         compute = compute_dtype(chip, dtype)
-        peak, weight = chip.peak[compute], WEIGHT_BYTES[STORED_AS.get(dtype, dtype)]
+        peak, weight = chip.peak[compute], weight_bytes(dtype)
 
         def model(
             c: Constants, v: dict[str, Floats], compute: Any = compute, peak: float = peak, weight: float = weight

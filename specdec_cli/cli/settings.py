@@ -1,0 +1,98 @@
+"""From a recommendation to what an engine takes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from specdec_cli.cli.output import Destination, note_warnings
+from specdec_cli.engines.settings import FAMILIES, ScheduleRange, Setting, settings_for
+from specdec_cli.errors import InfeasibleError, UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from specdec_cli.explore.recommend import Recommendation
+    from specdec_cli.profiles.library import Library
+
+ALIASES = {"trtllm": "tensorrt-llm"}
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_NO_DRAFTER = "ngram"  # the engines' writers want a mechanism; with D = 0 none of it is written
+
+
+def known_engine(name: str) -> str:
+    """The engine's family. Raises UsageError where settings for it cannot be written."""
+    family = ALIASES.get(name.casefold(), name.casefold())
+    if family not in FAMILIES:
+        hint = did_you_mean(name, (*FAMILIES, *ALIASES)) or f"known: {', '.join(FAMILIES)}"
+        raise UsageError(f"--emit {name!r} is not known; {hint}")
+    return family
+
+
+def engine_settings(found: Recommendation, library: Library, by_batch: bool) -> dict[str, dict[str, Any]]:
+    """By engine, what to paste, as plain data."""
+    return {family: _as_data(_setting(found, library, family, by_batch)) for family in FAMILIES}
+
+
+def paste(found: Recommendation, library: Library, engine: str, by_batch: bool, target: Destination) -> None:
+    """Write what to paste and nothing else; files that it names stand before it as here-documents.
+
+    Raises:
+        InfeasibleError: the engine lacks the mechanism.
+    """
+    setting = _setting(found, library, known_engine(engine), by_batch)
+    if not setting.text:
+        raise InfeasibleError("; ".join(message for _, message in setting.warnings))
+    note_warnings([{"code": note.code, "message": note.message} for note in found.notes] + _warnings(setting))
+    files = [
+        f"cat > {name} <<'EOF'\n{content.rstrip()}\nEOF\n"
+        for name, content in setting.files.items()
+        if content != setting.text
+    ]
+    target.write("".join(files) + setting.text)
+
+
+def _setting(found: Recommendation, library: Library, family: str, by_batch: bool) -> Setting:
+    scenario = found.scenario
+    drafter = scenario.drafter
+    length = int(found.sweep.points.draft_length[found.choice]) if found.choice is not None else 0
+    schedule = [ScheduleRange(e.batch_from, e.batch_to, e.draft_length) for e in found.schedule]
+    varies = by_batch and any(entry.draft_length for entry in schedule)
+    return settings_for(
+        family,
+        mechanism=drafter.mechanism if drafter is not None else _NO_DRAFTER,
+        draft_length=length,
+        drafter_id=_drafter_id(found, library),
+        schedule=schedule if varies else None,
+        target_id=next(iter(scenario.model.aliases), scenario.model.name),
+        tp=scenario.layout.tp,
+        data_parallel=scenario.layout.ranks,
+        block=drafter.block if drafter is not None else None,
+    )
+
+
+def _drafter_id(found: Recommendation, library: Library) -> str | None:
+    """The checkpoint whose acceptance was used, else one of the drafter's; None: it has no checkpoint of its own."""
+    drafter, measured = found.scenario.drafter, found.scenario.acceptance_profile
+    if drafter is None or drafter.mechanism in ("mtp", "ngram", "suffix", "self"):
+        return None
+    if measured is not None and measured.draft_checkpoint and _HUB_ID.fullmatch(measured.draft_checkpoint):
+        return measured.draft_checkpoint
+    if drafter.model is not None:
+        model = library.model(drafter.model).record
+        return next(iter(model.aliases), model.name)
+    return next(iter(drafter.aliases), None)
+
+
+def _as_data(setting: Setting) -> dict[str, Any]:
+    return {
+        "engine": setting.engine,
+        "engine_version": setting.engine_version,
+        "title": setting.title,
+        "text": setting.text,
+        "data": setting.data,
+        "files": setting.files,
+        "warnings": _warnings(setting),
+    }
+
+
+def _warnings(setting: Setting) -> list[dict[str, str]]:
+    return [{"code": code, "message": message} for code, message in setting.warnings]

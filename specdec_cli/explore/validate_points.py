@@ -1,0 +1,269 @@
+"""Published points re-created: what was measured, and beside it what the model and the baselines say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from specdec_cli.errors import ProfileError, SpecdecError
+from specdec_cli.explore.scenario import NO_DRAFTER, Options, Scenario, resolve
+from specdec_cli.explore.validate_baselines import Predictor, constant_cost, roofline_s, verify_free
+from specdec_cli.physics.chip import resolve_chip
+from specdec_cli.physics.roofline import Floats
+from specdec_cli.physics.step import pass_cost
+from specdec_cli.profiles.library import Library
+from specdec_cli.profiles.measurement import MeasuredPoint, Measurement, Setup, Tier
+from specdec_cli.profiles.schema import GatedDelta, Mamba2, Model, MoeFfn
+from specdec_cli.units import MS
+
+Quantity = Literal["base_step", "verify", "draft", "step", "rho", "speedup", "serving_speedup"]
+QUANTITIES: tuple[Quantity, ...] = ("base_step", "verify", "draft", "step", "rho", "speedup", "serving_speedup")
+
+LONG_CONTEXT = 16_000
+"""Tokens from which a point counts as long context (the sources' "16K" is 16,000 or 16,384)."""
+
+NOT_DATA_CENTRE = ("rtx-", "rx-", "arc-", "apple-", "strix-", "dgx-spark", "jetson-", "epyc-", "xeon-")
+"""How the names of chips begin that are sold for desks, cars and sockets; all others are data-centre accelerators."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Times of one point, s, and its ratios; None: not stated, or not predicted."""
+
+    base_step: float | None = None
+    """One target pass with one token a request, the engine's step included."""
+    verify: float | None = None
+    """The target's pass on W tokens a request, the engine's step included, the entry fee not: it is neither pass."""
+    draft: float | None = None
+    step: float | None = None
+    """All of a speculative step, entry fee included."""
+    rho: float | None = None
+    """The whole step over the base step: AL / speedup."""
+    speedup: float | None = None
+    """Of steps: AL / rho."""
+    serving_speedup: float | None = None
+    """Of throughputs that also hold prefill and queueing; beside it the decode-only prediction, which is larger."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointResult:
+    """One published point, measured and predicted."""
+
+    source: str
+    tier: Tier
+    setup: str
+    hardware: str
+    model: str
+    drafter: str
+    batch: float
+    draft_length: int
+    verify_width: int
+    context: int
+    acceptance_length: float | None
+    moe: bool
+    hybrid: bool
+    data_centre: bool
+    assumed: bool
+    """Whether its setup rests on assumptions."""
+    fault: bool
+    """Whether its source shows that software, not physics, made it."""
+    measured: Figures
+    predicted: dict[Predictor, Figures]
+
+    @property
+    def long_context(self) -> bool:
+        """Whether its context is long."""
+        return self.context >= LONG_CONTEXT
+
+    @property
+    def condition(self) -> tuple[str, str, float, int]:
+        """What points with one base step share."""
+        return self.source, self.setup, self.batch, self.context
+
+    def error(self, quantity: Quantity, predictor: Predictor = "model") -> float | None:
+        """predicted / measured - 1; None where either is missing."""
+        measured = getattr(self.measured, quantity)
+        predicted = getattr(self.predicted[predictor], quantity)
+        return None if measured is None or predicted is None else predicted / measured - 1.0
+
+
+def recreate(library: Library, source: Measurement) -> list[PointResult]:
+    """Every point of a source, measured and predicted.
+
+    Raises:
+        ProfileError: a setup names what the library lacks or cannot price; the message says which setup.
+    """
+    results: list[PointResult] = []
+    for setup in source.setups:
+        try:
+            results += _setup(library, source, setup)
+        except SpecdecError as error:
+            raise ProfileError(f"measurement {source.name}, setup {setup.id} cannot be re-created: {error}") from error
+    return results
+
+
+def scenario_of(library: Library, setup: Setup) -> Scenario:
+    """The scenario of a setup: the same path as a user's options take."""
+    options = Options(
+        hardware=setup.hardware,
+        tp=str(setup.tp),
+        gpus=setup.gpus,
+        ep=setup.ep,
+        model=setup.model,
+        drafter=setup.drafter or NO_DRAFTER,
+        engine=setup.engine,
+        context=max(1, setup.context_tokens),
+        weight_dtype=setup.weight_dtype,
+        kv_dtype=setup.kv_dtype,
+        # Each point brings its own AL; a rate given here keeps the resolver from asking for a profile of the pair.
+        acceptance_rate=0.5 if setup.drafter is not None else None,
+        batches="1",
+        assume=True,
+    )
+    (scenario,) = resolve(library, options).scenarios
+    if setup.cuda_graphs is None or setup.cuda_graphs == scenario.engine.cuda_graphs:
+        return scenario
+    engine = msgspec.structs.replace(scenario.engine, cuda_graphs=setup.cuda_graphs)
+    chip = resolve_chip(scenario.hardware, engine, scenario.dtypes.kv)
+    return replace(scenario, engine=engine, step=replace(scenario.step, chip=chip))
+
+
+def _setup(library: Library, source: Measurement, setup: Setup) -> list[PointResult]:
+    scenario = scenario_of(library, setup)
+    model = scenario.model
+    predictions = _predict(scenario, setup)
+    base_steps = _base_steps(setup)
+    return [
+        PointResult(
+            source=source.name,
+            tier=source.tier,
+            setup=setup.id,
+            hardware=scenario.hardware.name,
+            model=model.name,
+            drafter=scenario.drafter_name,
+            batch=point.batch,
+            draft_length=point.draft_length,
+            verify_width=_width(point),
+            context=_context(setup, point),
+            acceptance_length=point.acceptance_length,
+            moe=is_moe(model),
+            hybrid=is_hybrid(model),
+            data_centre=not scenario.hardware.name.startswith(NOT_DATA_CENTRE),
+            assumed=bool(setup.assumptions),
+            fault=bool(setup.fault),
+            measured=_measured(point, base_steps.get((point.batch, _context(setup, point)))),
+            predicted={name: _with_speedup(figures, point) for name, figures in predicted.items()},
+        )
+        for point, predicted in zip(setup.points, predictions, strict=True)
+    ]
+
+
+def is_moe(model: Model) -> bool:
+    """Whether any layer is a mixture of experts."""
+    return any(isinstance(ffn, MoeFfn) for ffn in model.ffn.values())
+
+
+def is_hybrid(model: Model) -> bool:
+    """Whether any layer keeps a recurrent state instead of a KV cache."""
+    return any(isinstance(attention, GatedDelta | Mamba2) for attention in model.attention.values())
+
+
+def _width(point: MeasuredPoint) -> int:
+    return point.verify_width or point.draft_length + 1
+
+
+def _context(setup: Setup, point: MeasuredPoint) -> int:
+    return setup.context_tokens if point.context_tokens is None else point.context_tokens
+
+
+def _base_steps(setup: Setup) -> dict[tuple[float, int], float]:
+    """(batch, context) -> base step in ms: a sweep often states it once, at D = 0."""
+    return {
+        (point.batch, _context(setup, point)): point.base_step_ms
+        for point in setup.points
+        if point.base_step_ms is not None
+    }
+
+
+def _measured(point: MeasuredPoint, base_ms: float | None) -> Figures:
+    """What was measured, and the ratios that follow from it; printed figures before computed ones."""
+    length = point.acceptance_length
+    printed = point.speedup if point.speedup_kind in ("step", "tpot") else None
+    speedup, rho = printed, None
+    if length is not None and printed is not None:
+        rho = length / printed
+    elif point.step_ms is not None and base_ms is not None and point.draft_length > 0:
+        rho = point.step_ms / base_ms
+        speedup = printed or (length / rho if length is not None else None)
+    return Figures(
+        base_step=_seconds(point.base_step_ms),
+        verify=_seconds(point.verify_ms),
+        draft=_seconds(point.draft_ms),
+        step=_seconds(point.step_ms),
+        rho=rho,
+        speedup=speedup,
+        serving_speedup=point.speedup if point.speedup_kind == "throughput" else None,
+    )
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds * MS
+
+
+def _predict(scenario: Scenario, setup: Setup) -> list[dict[Predictor, Figures]]:
+    """The predictors' figures of every point; the points lie along the first of two axes."""
+    points, step = setup.points, scenario.step
+    batches = _column([p.batch for p in points])
+    draft_lengths = _column([p.draft_length for p in points])
+    widths = _column([_width(p) for p in points])
+    context = _column([_context(setup, p) for p in points])
+    # AL sets only how many tokens enter the draft's first pass: where it is not stated, the middle of 1 to 1 + D.
+    lengths = _column(
+        [p.acceptance_length if p.acceptance_length is not None else 1.0 + p.draft_length / 2.0 for p in points]
+    )
+    times = step.times(batches, draft_lengths, widths, lengths, context)
+    verify = pass_cost(step.target, step.shape(batches, widths, context), step.chip).seconds + step.host_s(batches)
+    floor_base, floor_verify, floor_draft = roofline_s(step, batches, draft_lengths, widths, lengths, context)
+    rho: dict[Predictor, Floats] = {
+        "model": times.step_s / times.target_s,
+        "verify_free": verify_free(draft_lengths),
+        "datasheet_roofline": (floor_verify + floor_draft) / floor_base,
+        "constant_cost": constant_cost(draft_lengths),
+    }
+    seconds: dict[Predictor, dict[str, Floats]] = {
+        "model": {"base_step": times.target_s, "verify": verify, "draft": times.draft_s, "step": times.step_s},
+        "datasheet_roofline": {
+            "base_step": floor_base,
+            "verify": floor_verify,
+            "draft": floor_draft,
+            "step": floor_verify + floor_draft,
+        },
+    }
+    return [
+        {
+            name: Figures(
+                **{key: float(values[row, 0]) for key, values in seconds.get(name, {}).items()},
+                rho=float(ratio[row, 0]),
+            )
+            for name, ratio in rho.items()
+        }
+        for row in range(len(points))
+    ]
+
+
+def _column(values: Sequence[float]) -> Floats:
+    return np.asarray(values, dtype=np.float64)[:, None]
+
+
+def _with_speedup(figures: Figures, point: MeasuredPoint) -> Figures:
+    """The speedup at the AL that was measured; without drafts there is no round, so neither ratio."""
+    if point.draft_length == 0:
+        return replace(figures, rho=None)
+    if point.acceptance_length is None or figures.rho is None:
+        return figures
+    speedup = point.acceptance_length / figures.rho
+    return replace(figures, speedup=speedup, serving_speedup=speedup)

@@ -1,0 +1,133 @@
+"""A replica that prefills and decodes: every request that finishes lets one in, and its prompt delays the others.
+
+    TPOT = T_step / AL + (B / O) dT_pre
+
+A step of B decoding requests carries on average B AL / O prompts of I tokens. dT_pre is what one prompt adds: to the
+decode step that its chunks ride in (vLLM, TensorRT-LLM), or as a step of its own (SGLang).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from specdec_cli.physics.chip import Shape
+from specdec_cli.physics.memory import MemoryBill
+from specdec_cli.physics.operations import BY_TOKENS, Attention, Experts, LatentAttention, Linear, Logits, Operation
+from specdec_cli.physics.roofline import Floats
+from specdec_cli.physics.step import StepModel, pass_cost
+
+# Causal attention over a prompt reaches this fraction of the bf16 peak (published serving runs, H100 to B300).
+PREFILL_ATTENTION_FRACTION = 0.45
+
+# A request waits for its own prefill and half of another's before it decodes: Little's law turns concurrency into the
+# decode batch with this many prefill times of latency.
+PREFILLS_WAITED = 1.5
+
+PASSES = 2  # of the fixed point between decode batch and TPOT; a third changes it by less than 0.1 %
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Prompt and answer lengths, tokens."""
+
+    input_tokens: int
+    output_tokens: int
+
+    @property
+    def context(self) -> float:
+        """Mean tokens in the KV cache while decoding: I + O/2."""
+        return self.input_tokens + self.output_tokens / 2
+
+
+@dataclass(frozen=True, slots=True)
+class ServingTimes:
+    """A grid of serving points; arrays of one shape."""
+
+    tpot_s: Floats
+    decode_batch: Floats
+    """Requests decoding together on the replica, below the concurrency by those that wait for prefill or memory."""
+    prefill_s: Floats
+    """dT_pre: what one prompt adds."""
+
+
+def serving_step_model(step: StepModel) -> StepModel:
+    """The same model with the engine's overhead of a serving step."""
+    overheads = msgspec.structs.replace(step.overheads, step_ms=step.overheads.serving_step_ms)
+    return replace(step, overheads=overheads)
+
+
+def serving_times(
+    step: StepModel,
+    memory: MemoryBill,
+    workload: Workload,
+    concurrency: Floats,
+    draft_lengths: Floats,
+    widths: Floats,
+    lengths: Floats,
+    prefill: Literal["mixed", "separate"],
+) -> ServingTimes:
+    """TPOT under a steady load.
+
+    Args:
+        step: with the serving overhead (`serving_step_model`). concurrency: (nb, 1) requests in flight on the
+        replica. draft_lengths, widths, lengths: (1, nd), D, W and AL.
+    """
+    ranks = step.ranks
+    capacity = np.array([memory.largest_batch(int(d)) for d in np.ravel(draft_lengths)])[None, :]
+    most = np.minimum(concurrency / ranks, np.maximum(capacity, 1.0))
+    batch = most
+    output = float(workload.output_tokens)
+    context = np.asarray(workload.context)
+    for _ in range(PASSES):
+        requests = batch * ranks
+        times = step.times(requests, draft_lengths, widths, lengths, context)
+        added = prompt_s(step, workload, requests * widths, prefill)
+        tpot = times.step_s / lengths + batch / output * added
+        batch = most * output * tpot / (output * tpot + PREFILLS_WAITED * added)
+    return ServingTimes(tpot, batch * ranks, added)
+
+
+def prompt_s(
+    step: StepModel, workload: Workload, decode_tokens: Floats, prefill: Literal["mixed", "separate"]
+) -> Floats:
+    """dT_pre: what one prompt (one on every attention rank) adds to the time of the decoding requests."""
+    prompt = float(workload.input_tokens * step.ranks)
+    attention = prefill_attention_s(step, workload.input_tokens)
+    if prefill == "separate":
+        return tokens_s(step, np.asarray(prompt)) + attention + step.host_s(np.zeros_like(decode_tokens))
+    return tokens_s(step, decode_tokens + prompt) - tokens_s(step, decode_tokens) + attention
+
+
+def tokens_s(step: StepModel, tokens: Floats) -> Floats:
+    """Time of the layers on so many tokens, attention and head left out."""
+    body = [op for op in step.target if _in_every_token(op)]
+    one = np.ones(())
+    return pass_cost(body, Shape(tokens, one, one, step.ranks), step.chip).seconds
+
+
+def _in_every_token(operation: Operation) -> bool:
+    """Whether a prompt's tokens pass through the operation; only its last token meets the head."""
+    if isinstance(operation, Logits) or (isinstance(operation, Linear) and operation.name == "lm_head"):
+        return False
+    return isinstance(operation, (*BY_TOKENS, Experts))
+
+
+def prefill_attention_s(step: StepModel, prompt: int) -> float:
+    """Causal attention of one prompt: 2 d FLOP for each query head and pair of tokens (d: key + value width), at a
+    fraction of the bf16 peak."""
+    flops = 0.0
+    for op in step.target:
+        if isinstance(op, Attention):
+            heads, width, reach = op.group_size * op.kv_heads, op.kv_dim, op.window
+        elif isinstance(op, LatentAttention):
+            heads, width, reach = op.heads, op.prefill_dim, op.top_k
+        else:
+            continue
+        seen = prompt if reach is None else min(prompt, reach)
+        pairs = seen * prompt - seen * seen / 2  # every token sees at most `seen` before it
+        flops += op.count * 2.0 * heads * width * pairs
+    return flops / (PREFILL_ATTENTION_FRACTION * step.chip.peak("bf16"))

@@ -1,0 +1,54 @@
+"""Points as comma-separated values: the JSON's keys as headers, the JSON's numbers in full."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Record = dict[str, Any]
+
+POINT_KEYS = (
+    *("batch", "draft_length", "verify_width", "acceptance_length", "acceptance_basis", "target_ms", "verify_ms"),
+    *("draft_ms", "step_ms", "speedup", "speedup_low", "speedup_high", "interactivity_tokens_per_s_per_user"),
+    *("throughput_tokens_per_s_per_gpu", "bound", "on_frontier", "drafter", "hardware", "tp", "gpus"),
+)
+SCHEDULE_KEYS = ("batch_from", "batch_to", "draft_length")
+
+
+def sweep_csv(record: Record) -> str:
+    """One row a point."""
+    return _table(POINT_KEYS, record["points"])
+
+
+def recommend_csv(record: Record) -> str:
+    """The choice and its alternatives, marked so in `role`; the schedule where no single point was asked for."""
+    choice = record["choice"]
+    if choice is None:
+        return _table(SCHEDULE_KEYS, record["schedule"])
+    roles = [{"role": "choice", **choice}, *({"role": "alternative", **point} for point in record["alternatives"])]
+    return _table(("role", *POINT_KEYS), roles)
+
+
+def listing_csv(record: Record) -> str:
+    """One row a profile; the columns of all kinds listed."""
+    keys = dict.fromkeys(key for profile in record["profiles"] for key in profile)
+    return _table(tuple(keys), record["profiles"])
+
+
+def _table(keys: Sequence[str], rows: Iterable[Record]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(keys)
+    writer.writerows([_cell(row.get(key)) for key in keys] for row in rows)
+    return out.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """Booleans as JSON writes them; missing is empty; lists in one cell."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return " ".join(str(item) for item in value)
+    return "" if value is None else repr(value) if isinstance(value, float) else value

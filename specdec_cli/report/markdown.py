@@ -1,0 +1,100 @@
+"""Answers as GitHub-flavoured markdown, for issues and documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from specdec_cli.report.columns import Grid, key_numbers, point_grid, schedule_grid, suggestion, uplift_grid
+from specdec_cli.report.words import (
+    VERDICTS,
+    answer_sentence,
+    basis_legend,
+    infeasible_lines,
+    number,
+    pays_sentence,
+    runner_up_sentence,
+    scenario_lines,
+    settings_lines,
+    step_sentence,
+)
+
+Record = dict[str, Any]
+
+_SPECIAL = {letter: f"\\{letter}" for letter in "\\|*_`<>[]#"}
+
+
+def escape(text: str) -> str:
+    """The text as it stands: nothing in it is read as markup, and a cell stays one cell."""
+    return " ".join("".join(_SPECIAL.get(letter, letter) for letter in text).split())
+
+
+def sweep_markdown(record: Record) -> str:
+    """The answer of `specdec sweep`."""
+    points = record["points"]
+    legend = basis_legend(points)
+    parts = [
+        _table(point_grid(points)),
+        escape(f"* on the Pareto frontier ({len(record['frontier'])} of {len(points) + record['points_left_out']})")
+        + escape(f"; AL: unmarked measured, {legend}" if legend else "; AL as measured"),
+    ]
+    if record["uplift"]:
+        parts += ["### At equal interactivity", _table(uplift_grid(record["uplift"]))]
+    if record["infeasible"]:
+        parts += ["### Infeasible", _list(infeasible_lines(record["infeasible"]))]
+    return _page([*parts, *_footing(record)])
+
+
+def recommend_markdown(record: Record) -> str:
+    """The answer of `specdec recommend`."""
+    choice = record["choice"]
+    parts = [f"**{escape(answer_sentence(record))}**"]
+    if choice is not None:
+        facts = [
+            f"tokens/s/user: {number(choice['interactivity_tokens_per_s_per_user'])}",
+            f"tokens/s/GPU: {number(choice['throughput_tokens_per_s_per_gpu'])}",
+            f"AL: {choice['acceptance_length']:.2f} ({choice['acceptance_basis']})",
+            f"step: {step_sentence(record['split'])}",
+            f"bound: {choice['bound']}",
+        ]
+        second = runner_up_sentence(record)
+        facts += [f"runner-up: {second}"] if second else []
+        parts.append(_list([*facts, f"pays: {pays_sentence(record)}"]))
+    parts += ["### Schedule", _table(schedule_grid(record["schedule"]))]
+    if record["guidelines"]:
+        parts.append("### The five guidelines")
+        for rule in record["guidelines"]:
+            numbers = "; ".join(part for part in (suggestion(rule), key_numbers(rule)) if part)
+            head = escape(f"{rule['id']} {rule['title']}: {VERDICTS[rule['verdict']]}")
+            parts.append(f"**{head}** {escape(rule['why'])} ({escape(numbers)})")
+    for engine, settings in record["engine_settings"].items():
+        parts += [f"### To paste into {escape(engine)}", "```\n" + "\n".join(settings_lines(settings)) + "\n```"]
+    return _page([*parts, *_footing(record)])
+
+
+def listing_markdown(grids: Sequence[tuple[str, Grid]]) -> str:
+    """The library: one table a kind."""
+    return _page([part for title, grid in grids for part in (f"### {escape(title)}", _table(grid))])
+
+
+def _footing(record: Record) -> list[str]:
+    parts = ["### Rests on", _list(scenario_lines(record))]
+    if record["warnings"]:
+        said = [f"[{warning['code']}] {warning['message']}" for warning in record["warnings"]]
+        parts += ["### Warnings and notes", _list(said)]
+    return parts
+
+
+def _list(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {escape(line)}" for line in lines)
+
+
+def _table(grid: Grid) -> str:
+    rule = ["---:" if numeric else "---" for numeric in grid.numeric]
+    rows = [[escape(header) for header in grid.headers], rule]
+    rows += [[escape(cell) for cell in row] for row in grid.rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _page(parts: Sequence[str]) -> str:
+    return "\n\n".join(parts) + "\n"

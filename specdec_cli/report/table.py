@@ -1,0 +1,197 @@
+"""Answers for a person: sentences and aligned columns, whole at any width."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from rich.box import Box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from specdec_cli.report.columns import Grid, key_numbers, point_grid, schedule_grid, suggestion, uplift_grid
+from specdec_cli.report.words import (
+    VERDICTS,
+    answer_sentence,
+    basis_legend,
+    infeasible_lines,
+    number,
+    pays_sentence,
+    runner_up_sentence,
+    scenario_lines,
+    settings_lines,
+    step_sentence,
+)
+
+Record = dict[str, Any]
+
+HEAD_RULE = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
+"""A rule below the header and nothing else; ASCII, so that any terminal and any file shows it."""
+UNCUT = 100_000  # columns; wider than any table, so that nothing is folded or cut
+
+
+class Page:
+    """Text as it grows: prose wrapped at `width` (None: never), tables always whole."""
+
+    def __init__(self, width: int | None, colour: bool) -> None:
+        self._width = width
+        self._out = io.StringIO()
+        self._console = Console(
+            file=self._out,
+            width=UNCUT,
+            force_terminal=colour,
+            color_system="standard" if colour else None,
+            no_color=not colour,
+            legacy_windows=False,
+            _environ={},  # COLUMNS and its like must not cut what is piped
+        )
+
+    @property
+    def text(self) -> str:
+        """The page, without blanks at the ends of lines."""
+        return "\n".join(line.rstrip() for line in self._out.getvalue().splitlines()) + "\n"
+
+    def say(self, text: str = "", *, style: str = "", indent: str = "") -> None:
+        """A paragraph; nothing in it is read as markup."""
+        body = plain(text)
+        lead = body[: len(body) - len(body.lstrip())]
+        if self._width is not None and body:
+            body = textwrap.fill(
+                body.lstrip(), self._width, initial_indent=lead, subsequent_indent=lead + indent, break_on_hyphens=False
+            )
+        self._print(Text(body, style=style))
+
+    def table(self, grid: Grid, *, indent: int = 0) -> None:
+        """Aligned columns."""
+        table = Table(box=HEAD_RULE, show_edge=False, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        for header, numeric in zip(grid.headers, grid.numeric, strict=True):
+            table.add_column(Text(header), justify="right" if numeric else "left", no_wrap=True)
+        for at, row in enumerate(grid.rows):
+            table.add_row(*(Text(plain(cell)) for cell in row), style="green" if at in grid.stressed else "")
+        if indent:
+            from rich.padding import Padding
+
+            self._print(Padding(table, (0, 0, 0, indent), expand=False))
+        else:
+            self._print(table)
+
+    def facts(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Names and what is to be said of them, aligned."""
+        widest = max(len(name) for name, _ in rows)
+        for name, said in rows:
+            self.say(f"  {name.ljust(widest)}  {said}", indent=" " * (widest + 2))
+
+    def _print(self, thing: Any) -> None:
+        self._console.print(thing, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
+def plain(text: str) -> str:
+    """The text without control characters: a name in a profile must not steer a terminal."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)
+
+
+def sweep_table(record: Record, *, width: int | None, colour: bool) -> str:
+    """The answer of `specdec sweep`."""
+    page = Page(width, colour)
+    points = record["points"]
+    page.table(point_grid(points))
+    legend = basis_legend(points)
+    page.say(
+        f"* on the Pareto frontier ({len(record['frontier'])} of {len(points) + record['points_left_out']} points)"
+        + (f"; AL: unmarked measured, {legend}" if legend else "; AL as measured")
+    )
+    _uplift(page, record)
+    for line in infeasible_lines(record["infeasible"]):
+        page.say(line, indent="  ")
+    _footing(page, record)
+    return page.text
+
+
+def _uplift(page: Page, record: Record) -> None:
+    page.say()
+    if not record["uplift"]:
+        page.say("No gain at equal interactivity: the sweep holds no points with D = 0 beside others.")
+        return
+    page.say("At equal interactivity, without speculation and with it", style="bold")
+    page.table(uplift_grid(record["uplift"]))
+    for reason in dict.fromkeys(row["reason"] for row in record["uplift"] if row["reason"]):
+        page.say(f"- {reason}", indent="  ")
+    page.say()
+
+
+def _footing(page: Page, record: Record) -> None:
+    page.say()
+    page.say("Rests on", style="bold")
+    for line in scenario_lines(record):
+        page.say(f"  {line}", indent="  ")
+    if record["warnings"]:
+        page.say()
+        page.say("Warnings and notes", style="bold")
+        for warning in record["warnings"]:
+            page.say(f"  [{warning['code']}] {warning['message']}", indent="  ")
+
+
+def recommend_table(record: Record, *, width: int | None, colour: bool) -> str:
+    """The answer of `specdec recommend`: the sentence first, then what carries it."""
+    page = Page(width, colour)
+    page.say(answer_sentence(record), style="bold")
+    page.say()
+    if record["choice"] is not None:
+        _choice(page, record)
+    page.say("Schedule, every batch size looked at", style="bold")
+    page.table(schedule_grid(record["schedule"]), indent=2)
+    if record["guidelines"]:
+        _guidelines(page, record["guidelines"])
+    for engine, settings in record["engine_settings"].items():
+        page.say()
+        page.say(f"To paste into {engine}", style="bold")
+        for line in settings_lines(settings):
+            page.say(f"  {line}")
+    _footing(page, record)
+    return page.text
+
+
+def _choice(page: Page, record: Record) -> None:
+    choice, split = record["choice"], record["split"]
+    speed, wide = choice["interactivity_tokens_per_s_per_user"], choice["throughput_tokens_per_s_per_gpu"]
+    ratio = choice["speedup"]
+    without = choice["speculate"]
+    rows = [
+        ("tokens/s/user", number(speed) + (f" ({number(speed / ratio)} without)" if without else "")),
+        ("tokens/s/GPU", number(wide) + (f" ({number(wide / ratio)} without)" if without else "")),
+        ("AL", f"{choice['acceptance_length']:.2f} tokens a step ({choice['acceptance_basis']})"),
+        ("step", step_sentence(split)),
+        ("bound", str(choice["bound"])),
+    ]
+    second = runner_up_sentence(record)
+    rows += [("runner-up", second)] if second else []
+    rows.append(("pays", pays_sentence(record)))
+    page.facts(rows)
+    page.say()
+
+
+def _guidelines(page: Page, rules: Sequence[Record]) -> None:
+    page.say()
+    page.say("The five guidelines (NVIDIA Technical Blog, 2026-09-02), computed here", style="bold")
+    for rule in rules:
+        page.say(f"  {rule['id']} {rule['title']}: {VERDICTS[rule['verdict']]}")
+        page.say(f"     {rule['why']}")
+        line = "; ".join(part for part in (suggestion(rule), key_numbers(rule)) if part)
+        page.say(f"     {line}", style="dim")
+
+
+def listing_table(record: Record, grids: Sequence[tuple[str, Grid]], *, width: int | None, colour: bool) -> str:
+    """The library: one table a kind."""
+    page = Page(width, colour)
+    for title, grid in grids:
+        page.say(title, style="bold")
+        page.table(grid, indent=2)
+        page.say()
+    for problem in record["problems"]:
+        page.say(f"does not load: {problem}")
+    page.say(f"{len(record['profiles'])} profiles")
+    return page.text
+
