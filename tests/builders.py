@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from specdec_cli.profiles.schema import RECORDS
+from specdec_cli.profiles.kinds import RECORDS
 
 Data = dict[str, Any]
 

@@ -128,12 +128,12 @@ def test_the_window_factor_is_the_kernels() -> None:
 
 
 def test_mla_reads_its_cache_once_or_for_each_token() -> None:
-    latent = latent()
+    mla = latent()
     # 1024 tokens: 11.79648 us of bytes; 64 rows: 142.606336 us of arithmetic (see test_roofline)
     once, each = toy_engine(), toy_engine(mla_verify_reads="per_token")
-    assert us(latent, width=4, context=1024, engine=once) == pytest.approx(11.79648 + 142.606336)
-    assert us(latent, width=4, context=1024, engine=each) == pytest.approx(4 * 11.79648 + 142.606336)
-    assert us(latent, width=1, context=1024, engine=each) == us(latent, width=1, context=1024, engine=once)
+    assert us(mla, width=4, context=1024, engine=once) == pytest.approx(11.79648 + 142.606336)
+    assert us(mla, width=4, context=1024, engine=each) == pytest.approx(4 * 11.79648 + 142.606336)
+    assert us(mla, width=1, context=1024, engine=each) == us(mla, width=1, context=1024, engine=once)
 
 
 def test_indexed_attention_reads_its_top_k() -> None:

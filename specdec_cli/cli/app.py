@@ -6,7 +6,8 @@ import difflib
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from contextlib import suppress
+from typing import Annotated, Any, NamedTuple, cast
 
 import typer
 from typer.core import TyperGroup
@@ -16,8 +17,8 @@ from specdec_cli.errors import SpecdecError
 
 # typer.BadParameter is a usage error, and that a click exception. By way of it both names hold for every typer:
 # the newer ones ship a click of their own.
-ClickUsageError = typer.BadParameter.__mro__[1]
-ClickError = typer.BadParameter.__mro__[2]
+ClickUsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
+ClickError = cast("type[Exception]", typer.BadParameter.__mro__[2])
 
 INTERNAL, USAGE, INTERRUPTED = 1, 2, 130
 
@@ -118,7 +119,7 @@ def run(arguments: Sequence[str]) -> int:
     except ClickUsageError as error:
         return _misused(error)
     except ClickError as error:
-        return _failed(error.format_message(), USAGE, debug)
+        return _failed(str(error), USAGE, debug)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except Exception as error:  # the last line of defence: one line, not a traceback
@@ -156,7 +157,5 @@ def _misused(error: Any) -> int:
 
 
 def _say(message: str) -> None:
-    try:
+    with suppress(BrokenPipeError):
         typer.echo(message, err=True)
-    except BrokenPipeError:
-        pass

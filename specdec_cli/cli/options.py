@@ -51,7 +51,9 @@ Drafter = Annotated[
 Engine = Annotated[
     str | None,
     typer.Option(
-        "--engine", metavar="NAME|FILE", help="The serving engine: vllm, sglang, tensorrt-llm, llama-cpp. Default: vllm."
+        "--engine",
+        metavar="NAME|FILE",
+        help="The serving engine: vllm, sglang, tensorrt-llm, llama-cpp. Default: vllm.",
     ),
 ]
 Context = Annotated[

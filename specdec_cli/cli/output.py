@@ -71,7 +71,7 @@ class Destination:
         try:
             (self.draft or self.file).write_text(text, encoding="utf-8")
             if self.draft is not None:
-                os.replace(self.draft, self.file)
+                self.draft.replace(self.file)
                 self.draft = None
         except OSError as error:
             raise OutputError(f"--output {self.file}: {error.strerror or error}; nothing was written") from None
@@ -126,11 +126,12 @@ def _draft_beside(file: Path, said: str, mode: int | None) -> Path:
     """An empty temporary file in the same folder, so that the final rename cannot cross file systems."""
     try:
         handle, name = tempfile.mkstemp(prefix=f".{file.name}.", suffix=".part", dir=file.parent)
-        with os.fdopen(handle, "w"):
-            os.chmod(name, stat.S_IMODE(mode) if mode is not None else 0o666 & ~_umask())
+        os.close(handle)
+        draft = Path(name)
+        draft.chmod(stat.S_IMODE(mode) if mode is not None else 0o666 & ~_umask())
     except OSError as error:
         raise OutputError(f"--output {said}: cannot write in {file.parent}: {error.strerror or error}") from None
-    return Path(name)
+    return draft
 
 
 def _umask() -> int:

@@ -89,13 +89,13 @@ def recommend(
         raise UsageError("--emit and --format conflict: --emit prints what to paste, as the engine takes it")
     style = chosen_format(format, output)
     with destination(output, force) as target:
-        from specdec_cli.cli.settings import engine_settings, known_engine, paste
+        from specdec_cli.cli.settings import Paste, emit_settings, engine_settings, known_engine
         from specdec_cli.explore.recommend import Limits, run_recommend
         from specdec_cli.explore.scenario import DEFAULTS, Input, Options
         from specdec_cli.report.records import recommend_record
         from specdec_cli.report.render import render_recommend
 
-        engine_asked = engine if emit is None or engine is not None else known_engine(emit)
+        family = known_engine(emit) if emit is not None else None
         options = Options(
             hardware=hardware,
             tp=tp,
@@ -103,7 +103,7 @@ def recommend(
             ep=ep,
             model=model,
             drafter=drafter,
-            engine=engine_asked,
+            engine=engine or family,
             context=context,
             weight_dtype=weight_dtype,
             kv_dtype=kv_dtype,
@@ -136,9 +136,9 @@ def recommend(
         asked["min_gain"] = Input(limits.min_gain, "default" if min_gain is None else "option")
         library = ask(options, profiles)
         found = run_recommend(library, options, limits)
-        by_batch = schedule or not limits.any
-        if emit is not None:
-            paste(found, library, emit, by_batch, target)
+        paste = Paste(found, library, by_batch=schedule or not limits.any, model=model)
+        if family is not None:
+            emit_settings(paste, family, target)
             return
-        record = recommend_record(found, asked=asked, engine_settings=engine_settings(found, library, by_batch))
+        record = recommend_record(found, asked=asked, engine_settings=engine_settings(paste))
         deliver(record, render_recommend, style, target)

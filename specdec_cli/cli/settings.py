@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from specdec_cli.cli.output import Destination, note_warnings
@@ -27,21 +28,34 @@ def known_engine(name: str) -> str:
     return family
 
 
-def engine_settings(found: Recommendation, library: Library, by_batch: bool) -> dict[str, dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class Paste:
+    """A recommendation, and how its settings are to be written."""
+
+    found: Recommendation
+    library: Library
+    by_batch: bool
+    """A draft length for every batch size, where the engine can take that."""
+    model: str | None
+    """The target as the user named it."""
+
+
+def engine_settings(paste: Paste) -> dict[str, dict[str, Any]]:
     """By engine, what to paste, as plain data."""
-    return {family: _as_data(_setting(found, library, family, by_batch)) for family in FAMILIES}
+    return {family: _as_data(_setting(paste, family)) for family in FAMILIES}
 
 
-def paste(found: Recommendation, library: Library, engine: str, by_batch: bool, target: Destination) -> None:
+def emit_settings(paste: Paste, engine: str, target: Destination) -> None:
     """Write what to paste and nothing else; files that it names stand before it as here-documents.
 
     Raises:
         InfeasibleError: the engine lacks the mechanism.
     """
-    setting = _setting(found, library, known_engine(engine), by_batch)
+    setting = _setting(paste, engine)
     if not setting.text:
         raise InfeasibleError("; ".join(message for _, message in setting.warnings))
-    note_warnings([{"code": note.code, "message": note.message} for note in found.notes] + _warnings(setting))
+    notes = [{"code": note.code, "message": note.message} for note in paste.found.notes]
+    note_warnings(notes + _warnings(setting))
     files = [
         f"cat > {name} <<'EOF'\n{content.rstrip()}\nEOF\n"
         for name, content in setting.files.items()
@@ -50,23 +64,30 @@ def paste(found: Recommendation, library: Library, engine: str, by_batch: bool, 
     target.write("".join(files) + setting.text)
 
 
-def _setting(found: Recommendation, library: Library, family: str, by_batch: bool) -> Setting:
+def _setting(paste: Paste, family: str) -> Setting:
+    found = paste.found
     scenario = found.scenario
     drafter = scenario.drafter
     length = int(found.sweep.points.draft_length[found.choice]) if found.choice is not None else 0
     schedule = [ScheduleRange(e.batch_from, e.batch_to, e.draft_length) for e in found.schedule]
-    varies = by_batch and any(entry.draft_length for entry in schedule)
+    varies = paste.by_batch and any(entry.draft_length for entry in schedule)
     return settings_for(
         family,
         mechanism=drafter.mechanism if drafter is not None else _NO_DRAFTER,
         draft_length=length,
-        drafter_id=_drafter_id(found, library),
+        drafter_id=_drafter_id(found, paste.library),
         schedule=schedule if varies else None,
-        target_id=next(iter(scenario.model.aliases), scenario.model.name),
+        target_id=_target_id(paste),
         tp=scenario.layout.tp,
         data_parallel=scenario.layout.ranks,
         block=drafter.block if drafter is not None else None,
     )
+
+
+def _target_id(paste: Paste) -> str:
+    """The checkpoint as the user named it, else the model's first, else its name."""
+    model, said = paste.found.scenario.model, (paste.model or "").casefold()
+    return next((a for a in model.aliases if a.casefold() == said), next(iter(model.aliases), model.name))
 
 
 def _drafter_id(found: Recommendation, library: Library) -> str | None:

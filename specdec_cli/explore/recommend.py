@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specdec_cli.errors import InfeasibleError, UsageError
-from specdec_cli.explore.axes import MOST_POINTS
 from specdec_cli.explore.guideline_inputs import work_out_guidelines
 from specdec_cli.explore.guideline_records import Guideline
 from specdec_cli.explore.scenario import DEFAULTS, Note, Options, Question, Scenario, resolve
-from specdec_cli.explore.sweep import Grid, Sweep, evaluate, run_sweep
+from specdec_cli.explore.schedules import ScheduleEntry, best_by_batch, schedule
+from specdec_cli.explore.sweep import Sweep, evaluate, run_sweep
 from specdec_cli.physics.roofline import Floats
 from specdec_cli.profiles.library import Library
 from specdec_cli.units import MS
-
-MOST_SCHEDULED_BATCHES = 4096  # a schedule evaluates every batch size up to the largest swept, but not past this
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,15 +51,6 @@ class Limits:
         return any(
             value is not None for value in (self.batch, self.min_interactivity, self.min_throughput, self.max_tpot_ms)
         )
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleEntry:
-    """One range of batch sizes with one draft length; both ends are inside."""
-
-    batch_from: int
-    batch_to: int
-    draft_length: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +100,11 @@ def run_recommend(library: Library, options: Options, limits: Limits) -> Recomme
         choice, plateau, alternatives, guidelines = None, (), (), ()
         scenario = _schedule_scenario(question)
     swept = _swept_batches(scenario, limits.batch, question)
-    pays = [b for b, (length, _) in _best_by_batch(evaluate(scenario), limits, asked).items() if length and b in swept]
+    pays = [
+        b
+        for b, (length, _) in best_by_batch(evaluate(scenario), limits.tie, limits.min_gain, asked).items()
+        if length and b in swept
+    ]
     return Recommendation(
         sweep=sweep,
         limits=limits,
@@ -122,7 +114,7 @@ def run_recommend(library: Library, options: Options, limits: Limits) -> Recomme
         guidelines=tuple(guidelines),
         pays_from_batch=min(pays, default=None),
         pays_to_batch=max(pays, default=None),
-        schedule=_schedule(scenario, limits, asked),
+        schedule=schedule(scenario, limits.tie, limits.min_gain, asked),
         scenario=scenario,
         notes=tuple(notes),
     )
@@ -228,58 +220,27 @@ def _flips(sweep: Sweep, choice: int, limits: Limits) -> bool:
 
 
 def _flip_note(sweep: Sweep, choice: int) -> Note:
+    """What flips, and the one measurement that would settle it: acceptance where its band alone is wide enough."""
     points = sweep.points
     batch = int(points.batch[choice])
-    length = int(points.draft_length[choice])
-    if length:
+    index = choice
+    if points.draft_length[choice]:
+        length = int(points.draft_length[choice])
         said = f"D = {length} gains {points.speedup[choice]:.2f}x, {points.speedup_low[choice]:.2f}x at the slow end"
     else:
         rivals = np.flatnonzero((points.batch == batch) & (points.draft_length > 0))
-        best = rivals[np.argmax(points.speedup_high[rivals])]
-        length = int(points.draft_length[best])
-        said = f"off, but D = {length} reaches {points.speedup_high[best]:.2f}x at the fast end"
-    return Note(
-        "flips_inside_band",
-        f"{said} of the band: one measured run at batch {batch} with D = {length} beside one with speculation off "
-        "would settle it",
-    )
-
-
-def _best_by_batch(grid: Grid, limits: Limits, asked: bool) -> dict[int, tuple[int, tuple[int, ...]]]:
-    """For each batch that is feasible at all: the draft length (0: off) and the plateau."""
-    lengths = grid.draft_lengths
-    allowed = grid.usable & (lengths > 0)[None, :]
-    if not asked:
-        allowed &= np.array([b != "extrapolated" for b in grid.basis])[None, :]
-    speedup = np.where(allowed, grid.speedup, 0.0)
-    best = speedup.max(axis=1, initial=0.0)
-    answer: dict[int, tuple[int, tuple[int, ...]]] = {}
-    for row, batch in enumerate(grid.scenario.batches):
-        if not grid.usable[row].any():
-            continue
-        tied = (speedup[row] > 1.0 + limits.min_gain) & (speedup[row] >= best[row] * (1.0 - limits.tie))
-        plateau = tuple(int(d) for d in lengths[tied])
-        answer[batch] = (plateau[0] if plateau else 0, plateau)
-    return answer
-
-
-def _schedule(scenario: Scenario, limits: Limits, asked: bool) -> tuple[ScheduleEntry, ...]:
-    """Ranges of batch sizes with one draft length each.
-
-    Every batch size is evaluated; a range keeps its draft length as long as that stays on the plateau, so that
-    ties do not make it flicker.
-    """
-    largest = max(scenario.batches)
-    batches: Sequence[int] = scenario.batches
-    if largest <= MOST_SCHEDULED_BATCHES and largest * len(scenario.draft_lengths) <= MOST_POINTS:
-        batches = range(1, largest + 1)
-    grid = evaluate(replace(scenario, batches=tuple(batches)))
-    entries: list[ScheduleEntry] = []
-    for batch, (length, plateau) in _best_by_batch(grid, limits, asked).items():
-        last = entries[-1] if entries else None
-        if last is not None and (last.draft_length == length or last.draft_length in plateau):
-            entries[-1] = replace(last, batch_to=batch)
-        else:
-            start = 1 if last is None else last.batch_to + 1
-            entries.append(ScheduleEntry(start, batch, length))
-    return tuple(entries)
+        index = int(rivals[np.argmax(points.speedup_high[rivals])])
+        length = int(points.draft_length[index])
+        said = f"off, but D = {length} reaches {points.speedup_high[index]:.2f}x at the fast end"
+    grid, column = sweep.grids[points.scenario[index]], points.column[index]
+    lengths = (grid.acceptance_low[column], grid.acceptance_high[column])
+    slow_end = float(points.speedup[index]) * lengths[0] / grid.acceptance_length[column]
+    on = bool(points.draft_length[choice])
+    if slow_end <= 1.0 if on else lengths[1] > lengths[0]:
+        settle = (
+            f"the acceptance length on your own workload at D = {length} would settle it "
+            f"(other data sets range from {lengths[0]:.2f} to {lengths[1]:.2f})"
+        )
+    else:
+        settle = f"one measured run at batch {batch} with D = {length} beside one with speculation off would settle it"
+    return Note("flips_inside_band", f"{said} of the band: {settle}")

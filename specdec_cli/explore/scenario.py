@@ -10,7 +10,14 @@ from typing import Any, Literal
 from specdec_cli.errors import UsageError, did_you_mean
 from specdec_cli.explore.axes import check_points, parse_axis
 from specdec_cli.explore.uncertainty import TimeBand, time_band
-from specdec_cli.physics.acceptance import Acceptance, AssumedLengths, ConstantRate, curve_at_context
+from specdec_cli.physics.acceptance import (
+    Acceptance,
+    AcceptanceCurve,
+    AssumedLengths,
+    ConstantRate,
+    curve_at_context,
+    widened,
+)
 from specdec_cli.physics.chip import check_domain, resolve_chip
 from specdec_cli.physics.drafting import DraftPlan, draft_plan
 from specdec_cli.physics.layers import Dtypes, Layout, resolve_dtypes, target_operations
@@ -373,8 +380,21 @@ def _acceptance(
             )
         profile = loaded.record
         found.inputs.setdefault("acceptance", Input(profile.name, "default"))
+    curve = curve_at_context(profile.points, float(context))
+    others = []
+    if options.acceptance is None and curve is not None:
+        others = _other_workloads(found.library, model, drafter, profile, float(context))
     found.note("acceptance_source", f"{drafter.name}: acceptance as measured on {profile.data_set} ({profile.name})")
-    return curve_at_context(profile.points, float(context)), profile
+    return (widened(curve, others) if curve is not None and others else curve), profile
+
+
+def _other_workloads(
+    library: Library, model: Model, drafter: Drafter, chosen: AcceptanceProfile, context: float
+) -> list[AcceptanceCurve]:
+    """The pair's curves on other data sets: what its acceptance may be on a workload that nobody measured."""
+    profiles = [loaded.record for loaded in library.acceptance_for(model.name, drafter.name)]
+    curves = [curve_at_context(p.points, context) for p in profiles if p.name != chosen.name]
+    return [curve for curve in curves if curve is not None]
 
 
 def _check_pair(found: _Resolver, profile: AcceptanceProfile, model: Model, drafter: Drafter) -> None:

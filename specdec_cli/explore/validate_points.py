@@ -20,8 +20,11 @@ from specdec_cli.profiles.measurement import MeasuredPoint, Measurement, Setup, 
 from specdec_cli.profiles.schema import GatedDelta, Mamba2, Model, MoeFfn
 from specdec_cli.units import MS
 
-Quantity = Literal["base_step", "verify", "draft", "step", "rho", "speedup", "serving_speedup"]
-QUANTITIES: tuple[Quantity, ...] = ("base_step", "verify", "draft", "step", "rho", "speedup", "serving_speedup")
+Quantity = Literal["base_step", "verify", "draft", "step", "verify_ratio", "rho", "speedup", "serving_speedup"]
+QUANTITIES: tuple[Quantity, ...] = (
+    *("base_step", "verify", "draft", "step"),
+    *("verify_ratio", "rho", "speedup", "serving_speedup"),
+)
 
 LONG_CONTEXT = 16_000
 """Tokens from which a point counts as long context (the sources' "16K" is 16,000 or 16,384)."""
@@ -41,6 +44,8 @@ class Figures:
     draft: float | None = None
     step: float | None = None
     """All of a speculative step, entry fee included."""
+    verify_ratio: float | None = None
+    """The verify pass over the base step."""
     rho: float | None = None
     """The whole step over the base step: AL / speedup."""
     speedup: float | None = None
@@ -204,6 +209,7 @@ def _measured(point: MeasuredPoint, base_ms: float | None) -> Figures:
         verify=_seconds(point.verify_ms),
         draft=_seconds(point.draft_ms),
         step=_seconds(point.step_ms),
+        verify_ratio=point.verify_ms / base_ms if point.verify_ms is not None and base_ms is not None else None,
         rho=rho,
         speedup=speedup,
         serving_speedup=point.speedup if point.speedup_kind == "throughput" else None,
@@ -228,31 +234,24 @@ def _predict(scenario: Scenario, setup: Setup) -> list[dict[Predictor, Figures]]
     times = step.times(batches, draft_lengths, widths, lengths, context)
     verify = pass_cost(step.target, step.shape(batches, widths, context), step.chip).seconds + step.host_s(batches)
     floor_base, floor_verify, floor_draft = roofline_s(step, batches, draft_lengths, widths, lengths, context)
-    rho: dict[Predictor, Floats] = {
-        "model": times.step_s / times.target_s,
-        "verify_free": verify_free(draft_lengths),
-        "datasheet_roofline": (floor_verify + floor_draft) / floor_base,
-        "constant_cost": constant_cost(draft_lengths),
-    }
-    seconds: dict[Predictor, dict[str, Floats]] = {
-        "model": {"base_step": times.target_s, "verify": verify, "draft": times.draft_s, "step": times.step_s},
-        "datasheet_roofline": {
-            "base_step": floor_base,
-            "verify": floor_verify,
-            "draft": floor_draft,
-            "step": floor_verify + floor_draft,
-        },
+    columns: dict[Predictor, dict[str, Floats]] = {
+        "model": _columns(times.target_s, verify, times.draft_s, times.step_s),
+        "verify_free": {"rho": verify_free(draft_lengths)},
+        "datasheet_roofline": _columns(floor_base, floor_verify, floor_draft, floor_verify + floor_draft),
+        "constant_cost": {"rho": constant_cost(draft_lengths)},
     }
     return [
         {
-            name: Figures(
-                **{key: float(values[row, 0]) for key, values in seconds.get(name, {}).items()},
-                rho=float(ratio[row, 0]),
-            )
-            for name, ratio in rho.items()
+            name: Figures(**{key: float(values[row, 0]) for key, values in found.items()})
+            for name, found in columns.items()
         }
         for row in range(len(points))
     ]
+
+
+def _columns(base: Floats, verify: Floats, draft: Floats, step: Floats) -> dict[str, Floats]:
+    ratios = {"verify_ratio": verify / base, "rho": step / base}
+    return {"base_step": base, "verify": verify, "draft": draft, "step": step, **ratios}
 
 
 def _column(values: Sequence[float]) -> Floats:

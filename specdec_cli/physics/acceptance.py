@@ -160,6 +160,33 @@ def _banded(value: float, basis: Basis, down: float, up: float, draft_length: in
     return AcceptanceEstimate(min(value, 1.0 + draft_length), basis, low, high, draft_length + 1)
 
 
+def widened(curve: AcceptanceCurve, others: Sequence[AcceptanceCurve]) -> WidenedCurve:
+    """`curve` with a band that holds what the same pair reached on other data sets."""
+    return WidenedCurve(curve, tuple(others))
+
+
+@dataclass(frozen=True, slots=True)
+class WidenedCurve:
+    """A curve whose band spans other workloads: the user's own is none of them exactly."""
+
+    curve: AcceptanceCurve
+    others: tuple[AcceptanceCurve, ...]
+
+    @property
+    def largest_measured(self) -> int:
+        """The largest draft length with a measured AL."""
+        return self.curve.largest_measured
+
+    def estimate(self, draft_length: int) -> AcceptanceEstimate | None:
+        """AL at `draft_length`, with the lowest and the highest of the other data sets that reach that far."""
+        own = self.curve.estimate(draft_length)
+        if own is None:
+            return None
+        reached = [o.estimate(draft_length) for o in self.others if draft_length <= o.largest_measured]
+        values = [e.acceptance_length for e in reached if e is not None and e.verify_width == own.verify_width]
+        return replace(own, low=min([own.low, *values]), high=max([own.high, *values]))
+
+
 class ConstantRate:
     """AL of an assumed constant conditional acceptance (`--acceptance-rate`)."""
 
@@ -196,7 +223,7 @@ class AssumedLengths:
         return found if found.basis == "extrapolated" else replace(found, basis="assumed")
 
 
-Acceptance = AcceptanceCurve | ConstantRate | AssumedLengths
+Acceptance = AcceptanceCurve | WidenedCurve | ConstantRate | AssumedLengths
 
 
 def check_acceptance_length(draft_length: int, value: float, where: str) -> None:

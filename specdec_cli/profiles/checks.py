@@ -13,6 +13,7 @@ from typing import Any
 
 from specdec_cli.errors import did_you_mean
 from specdec_cli.profiles.convert import Problem
+from specdec_cli.profiles.measurement import MeasuredPoint, Measurement, Setup
 from specdec_cli.profiles.schema import (
     AcceptancePoint,
     AcceptanceProfile,
@@ -273,10 +274,62 @@ def check_engine(profile: Engine) -> Iterator[Problem]:
         yield Problem(("date",), f"expected a month, found `{profile.date}`", "write YYYY-MM")
 
 
+def check_measurement(profile: Measurement) -> Iterator[Problem]:
+    """Setups have names of their own, points say what their ratios are made of, and 1 <= AL <= 1 + D."""
+    if not _is_date(profile.published, r"\d{4}-\d{2}(-\d{2})?"):
+        yield Problem(("published",), f"expected a month or a day, found `{profile.published}`", "write YYYY-MM")
+    seen: dict[str, int] = {}
+    for index, setup in enumerate(profile.setups):
+        here: KeyPath = ("setups", index)
+        first = seen.setdefault(setup.id, index)
+        if first != index:
+            yield Problem((*here, "id"), f"`{setup.id}` is the id of setups[{first}] too", "ids are unique in a file")
+        yield from _check_setup(here, setup)
+
+
+def _check_setup(here: KeyPath, setup: Setup) -> Iterator[Problem]:
+    for part, size in (("tp", setup.tp), ("ep", setup.ep)):
+        yield from _divides(here, part, size, "gpus", setup.gpus)
+    if (setup.input_tokens is None) != (setup.output_tokens is None):
+        said, other = ("input_tokens", "output_tokens")[:: 1 if setup.output_tokens is None else -1]
+        yield Problem((*here, said), f"expected `{other}` beside it", "a serving run has both")
+    known = setup.__struct_fields__
+    for name in setup.assumptions:
+        if name not in known:
+            yield Problem((*here, "assumptions", name), f"no field `{name}` in a setup", did_you_mean(name, known))
+    for index, point in enumerate(setup.points):
+        yield from _check_measured((*here, "points", index), point, setup)
+
+
+def _check_measured(here: KeyPath, point: MeasuredPoint, setup: Setup) -> Iterator[Problem]:
+    if (point.speedup is None) != (point.speedup_kind is None):
+        said, other = ("speedup", "speedup_kind")[:: 1 if point.speedup_kind is None else -1]
+        yield Problem((*here, said), f"expected `{other}` beside it", "a ratio of steps, of TPOT or of throughputs")
+    if point.draft_length and setup.drafter is None and point.verify_ms is None:
+        message = f"expected a drafter in the setup, for draft length {point.draft_length}"
+        yield Problem((*here, "draft_length"), message, "only verify times can stand without one")
+    if point.verify_width is not None and point.verify_width < 1 + point.draft_length:
+        message = f"expected at least 1 + D = {1 + point.draft_length} nodes, found {point.verify_width}"
+        yield Problem((*here, "verify_width"), message)
+    length = point.acceptance_length
+    if length is not None and length > 1 + point.draft_length:
+        message = f"expected an acceptance length of at most 1 + D = {1 + point.draft_length}, found {length:g}"
+        yield Problem((*here, "acceptance_length"), message)
+    known = [name for name in point.__struct_fields__ if name not in ("derived", "note")]
+    for index, name in enumerate(point.derived):
+        if name not in known:
+            yield Problem((*here, "derived", index), f"no field `{name}` in a point", did_you_mean(name, known))
+        elif getattr(point, name) is None:
+            yield Problem((*here, "derived", index), f"`{name}` is not given", "name a field that this point holds")
+    if point.derived and not point.note.strip():
+        yield Problem((*here, "note"), "expected how the derived fields were computed, found nothing")
+
+
 CHECKS: dict[str, Callable[[Any], Iterator[Problem]]] = {
     "hardware": check_hardware,
     "model": check_model,
     "drafter": check_drafter,
     "acceptance": check_acceptance,
     "engine": check_engine,
+    "measurement": check_measurement,
 }

@@ -10,7 +10,8 @@ from typing import Any, Generic, TypeVar
 from specdec_cli.errors import ProfileError, did_you_mean
 from specdec_cli.profiles.checks import CHECKS, READS_FORMAT, check_sources, source_key
 from specdec_cli.profiles.convert import Problem, convert, problems_of
-from specdec_cli.profiles.schema import RECORDS, Profile, Source
+from specdec_cli.profiles.kinds import RECORDS
+from specdec_cli.profiles.schema import Profile, Source
 from specdec_cli.profiles.yaml_reader import Document, dotted, read
 
 P = TypeVar("P", bound=Profile)

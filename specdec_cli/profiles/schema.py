@@ -518,14 +518,3 @@ class Engine(Profile, frozen=True, kw_only=True, tag_field="kind", tag="engine")
     """mixed: a prompt's chunks ride in decode steps; separate: a prompt has a step of its own."""
     memory: EngineMemory
     settings: EngineSettings
-
-
-Kind = Literal["hardware", "model", "drafter", "acceptance", "engine"]
-
-RECORDS: dict[str, type[Profile]] = {
-    "hardware": Hardware,
-    "model": Model,
-    "drafter": Drafter,
-    "acceptance": AcceptanceProfile,
-    "engine": Engine,
-}

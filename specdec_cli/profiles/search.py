@@ -9,14 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specdec_cli.errors import ProfileError
+from specdec_cli.profiles.kinds import KIND_FOLDERS
 
-KIND_FOLDERS = {
-    "hardware": "hardware",
-    "model": "models",
-    "drafter": "drafters",
-    "acceptance": "acceptance",
-    "engine": "engines",
-}
 ENDINGS = (".yaml", ".yml")
 ENVIRONMENT = "SPECDEC_PROFILES"
 

@@ -66,7 +66,7 @@ def point_grid(points: Sequence[Record]) -> Grid:
 def uplift_grid(rows: Sequence[Record]) -> Grid:
     """Throughput without and with speculation at equal interactivity."""
     columns = [
-        Column("tokens/s/user", lambda r: number(r["interactivity_tokens_per_s_per_user"])),
+        Column("tokens/s/user", lambda r: f"{r['interactivity_tokens_per_s_per_user']:,g}"),
         Column("tokens/s/GPU without", lambda r: number(r["throughput_without_tokens_per_s_per_gpu"])),
         Column("with", lambda r: number(r["throughput_with_tokens_per_s_per_gpu"])),
         Column("gain", lambda r: times(r["uplift"])),

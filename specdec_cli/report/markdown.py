@@ -7,11 +7,12 @@ from typing import Any
 
 from specdec_cli.report.columns import Grid, key_numbers, point_grid, schedule_grid, suggestion, uplift_grid
 from specdec_cli.report.words import (
-    VERDICTS,
     answer_sentence,
     basis_legend,
+    guideline_head,
     infeasible_lines,
     number,
+    own_settings,
     pays_sentence,
     runner_up_sentence,
     scenario_lines,
@@ -65,10 +66,12 @@ def recommend_markdown(record: Record) -> str:
         parts.append("### The five guidelines")
         for rule in record["guidelines"]:
             numbers = "; ".join(part for part in (suggestion(rule), key_numbers(rule)) if part)
-            head = escape(f"{rule['id']} {rule['title']}: {VERDICTS[rule['verdict']]}")
-            parts.append(f"**{head}** {escape(rule['why'])} ({escape(numbers)})")
-    for engine, settings in record["engine_settings"].items():
-        parts += [f"### To paste into {escape(engine)}", "```\n" + "\n".join(settings_lines(settings)) + "\n```"]
+            parts.append(f"**{escape(guideline_head(rule))}** {escape(rule['why'])} ({escape(numbers)})")
+    for settings in own_settings(record):
+        head = f"To paste: {settings['title']} (checked against {settings['engine_version']})"
+        parts += [f"### {escape(head)}", "```\n" + "\n".join(settings_lines(settings)) + "\n```"]
+        if settings["warnings"]:
+            parts.append(_list([f"[{warning['code']}] {warning['message']}" for warning in settings["warnings"]]))
     return _page([*parts, *_footing(record)])
 
 

@@ -219,6 +219,7 @@ def _scenario(scenario: Scenario) -> Record:
         "drafter": scenario.drafter_name,
         "mechanism": scenario.drafter.mechanism if scenario.drafter is not None else None,
         "engine": scenario.engine.name,
+        "engine_family": scenario.engine.family,
         "engine_version": scenario.engine.version,
         "context_tokens": scenario.context,
         "acceptance": measured.name if measured is not None else None,

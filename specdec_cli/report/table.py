@@ -14,11 +14,12 @@ from rich.text import Text
 
 from specdec_cli.report.columns import Grid, key_numbers, point_grid, schedule_grid, suggestion, uplift_grid
 from specdec_cli.report.words import (
-    VERDICTS,
     answer_sentence,
     basis_legend,
+    guideline_head,
     infeasible_lines,
     number,
+    own_settings,
     pays_sentence,
     runner_up_sentence,
     scenario_lines,
@@ -55,14 +56,23 @@ class Page:
         return "\n".join(line.rstrip() for line in self._out.getvalue().splitlines()) + "\n"
 
     def say(self, text: str = "", *, style: str = "", indent: str = "") -> None:
-        """A paragraph; nothing in it is read as markup."""
+        """A paragraph, its further lines at `indent`; nothing in it is read as markup."""
         body = plain(text)
         lead = body[: len(body) - len(body.lstrip())]
         if self._width is not None and body:
             body = textwrap.fill(
-                body.lstrip(), self._width, initial_indent=lead, subsequent_indent=lead + indent, break_on_hyphens=False
+                body.lstrip(),
+                max(self._width, len(indent) + 20),
+                initial_indent=lead,
+                subsequent_indent=indent,
+                break_on_hyphens=False,
+                break_long_words=False,
             )
         self._print(Text(body, style=style))
+
+    def literal(self, line: str) -> None:
+        """A line to copy: never wrapped."""
+        self._print(Text(plain(line)))
 
     def table(self, grid: Grid, *, indent: int = 0) -> None:
         """Aligned columns."""
@@ -145,11 +155,13 @@ def recommend_table(record: Record, *, width: int | None, colour: bool) -> str:
     page.table(schedule_grid(record["schedule"]), indent=2)
     if record["guidelines"]:
         _guidelines(page, record["guidelines"])
-    for engine, settings in record["engine_settings"].items():
+    for settings in own_settings(record):
         page.say()
-        page.say(f"To paste into {engine}", style="bold")
+        page.say(f"To paste: {settings['title']} (checked against {settings['engine_version']})", style="bold")
         for line in settings_lines(settings):
-            page.say(f"  {line}")
+            page.literal(f"  {line}")
+        for warning in settings["warnings"]:
+            page.say(f"  [{warning['code']}] {warning['message']}", indent="  ")
     _footing(page, record)
     return page.text
 
@@ -177,10 +189,10 @@ def _guidelines(page: Page, rules: Sequence[Record]) -> None:
     page.say()
     page.say("The five guidelines (NVIDIA Technical Blog, 2026-09-02), computed here", style="bold")
     for rule in rules:
-        page.say(f"  {rule['id']} {rule['title']}: {VERDICTS[rule['verdict']]}")
-        page.say(f"     {rule['why']}")
+        page.say(f"  {guideline_head(rule)}", indent="     ")
+        page.say(f"     {rule['why']}", indent="     ")
         line = "; ".join(part for part in (suggestion(rule), key_numbers(rule)) if part)
-        page.say(f"     {line}", style="dim")
+        page.say(f"     {line}", style="dim", indent="     ")
 
 
 def listing_table(record: Record, grids: Sequence[tuple[str, Grid]], *, width: int | None, colour: bool) -> str:
@@ -194,4 +206,3 @@ def listing_table(record: Record, grids: Sequence[tuple[str, Grid]], *, width: i
         page.say(f"does not load: {problem}")
     page.say(f"{len(record['profiles'])} profiles")
     return page.text
-

@@ -15,13 +15,14 @@ REASONS = {
     "not_measured": "no acceptance measured",
     "below_limit": "below the limit",
 }
-VERDICTS = {"follows": "the choice follows it", "departs": "the choice departs from it", "not_applicable": "n/a here"}
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Significant digits without an exponent: 0.1234, 12.34, 123,456; a dash for what is not known."""
+    """Significant digits without an exponent: 0.1234, 12.34, 123,456; whole numbers whole, a dash for the unknown."""
     if value is None:
         return "-"
+    if isinstance(value, int):
+        return f"{value:,}"
     if value == 0:
         return "0"
     size = len(str(int(abs(value)))) if abs(value) >= 1 else 0
@@ -58,7 +59,9 @@ def several(points: Sequence[Record], key: str) -> bool:
 
 def basis_legend(points: Sequence[Record]) -> str:
     """What the marks beside AL mean, those that occur."""
-    used = [basis for basis in BASIS_MARKS if basis != "measured" and any(p["acceptance_basis"] == basis for p in points)]
+    used = [
+        basis for basis in BASIS_MARKS if basis != "measured" and any(p["acceptance_basis"] == basis for p in points)
+    ]
     return ", ".join(f"{BASIS_MARKS[basis]} {basis}" for basis in used)
 
 
@@ -84,7 +87,8 @@ def scenario_lines(record: Record) -> list[str]:
     for one in record["scenarios"]:
         gpus = f"{one['gpus']} x {one['hardware']}" + (f" tp {one['tp']}" if one["gpus"] > 1 else "")
         gpus += f" ep {one['ep']}" if one["ep"] > 1 else ""
-        text = f"{one['model']} ({weights}, KV {kv}) on {gpus}, {one['engine']}, {one['context_tokens']:,} tokens of context"
+        text = f"{one['model']} ({weights}, KV {kv}) on {gpus}, {one['engine']}"
+        text += f", {one['context_tokens']:,} tokens of context"
         if one["drafter"] == "none":
             lines.append(f"{text}; no drafter")
             continue
@@ -136,6 +140,11 @@ def _least(inputs: Record) -> str:
     return percent(entry["value"]) if entry else "the least gain asked for"
 
 
+def guideline_head(rule: Record) -> str:
+    """A guideline's name and verdict."""
+    return f"{rule['id']} {rule['verdict'].replace('_', ' ')}: {rule['title']}"
+
+
 def runner_up_sentence(record: Record) -> str | None:
     """The best of the rest and the margin."""
     second = record["runner_up"]
@@ -168,9 +177,16 @@ def step_sentence(split: Record) -> str:
     return f"{number(split['step_ms'])} ms = {' + '.join(said)}"
 
 
+def own_settings(record: Record) -> list[Record]:
+    """What to paste into the engine that the answer was computed for; empty where no settings for it are known."""
+    families = dict.fromkeys(one["engine_family"] for one in record["scenarios"])
+    return [record["engine_settings"][family] for family in families if family in record["engine_settings"]]
+
+
 def settings_lines(settings: Record) -> list[str]:
-    """An engine's settings as lines: the text to paste where there is one, else key by key."""
-    text = settings.get("text")
-    if isinstance(text, str):
-        return text.splitlines()
-    return [f"{key}: {value}" for key, value in settings.items()]
+    """The text to paste, then the files that it names."""
+    lines: list[str] = settings["text"].splitlines()
+    for name, content in settings["files"].items():
+        if content != settings["text"]:
+            lines += ["", f"# {name}", *content.splitlines()]
+    return lines

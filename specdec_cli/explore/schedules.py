@@ -1,0 +1,100 @@
+"""Draft lengths by batch size, and by context: what the engines' schedules are filled from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from specdec_cli.errors import UsageError
+from specdec_cli.explore.axes import MOST_POINTS
+from specdec_cli.explore.scenario import Options, Scenario, resolve
+from specdec_cli.explore.sweep import Grid, evaluate
+from specdec_cli.profiles.library import Library
+
+MOST_SCHEDULED_BATCHES = 4096  # a schedule evaluates every batch size up to the largest swept, but not past this
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleEntry:
+    """One range of batch sizes with one draft length; both ends are inside."""
+
+    batch_from: int
+    batch_to: int
+    draft_length: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContextSchedule:
+    """The schedule that holds from one context length to another, both inside, tokens."""
+
+    context_from: int
+    context_to: int
+    entries: tuple[ScheduleEntry, ...]
+
+
+def best_by_batch(grid: Grid, tie: float, min_gain: float, asked: bool) -> dict[int, tuple[int, tuple[int, ...]]]:
+    """For each batch that is feasible at all: the draft length (0: off) and the plateau."""
+    lengths = grid.draft_lengths
+    allowed = grid.usable & (lengths > 0)[None, :]
+    if not asked:
+        allowed &= np.array([b != "extrapolated" for b in grid.basis])[None, :]
+    speedup = np.where(allowed, grid.speedup, 0.0)
+    best = speedup.max(axis=1, initial=0.0)
+    answer: dict[int, tuple[int, tuple[int, ...]]] = {}
+    for row, batch in enumerate(grid.scenario.batches):
+        if not grid.usable[row].any():
+            continue
+        tied = (speedup[row] > 1.0 + min_gain) & (speedup[row] >= best[row] * (1.0 - tie))
+        plateau = tuple(int(d) for d in lengths[tied])
+        answer[batch] = (plateau[0] if plateau else 0, plateau)
+    return answer
+
+
+def schedule(scenario: Scenario, tie: float, min_gain: float, asked: bool) -> tuple[ScheduleEntry, ...]:
+    """Ranges of batch sizes with one draft length each.
+
+    Every batch size is evaluated; a range keeps its draft length as long as that stays on the plateau, so that
+    ties do not make it flicker.
+    """
+    largest = max(scenario.batches)
+    batches: Sequence[int] = scenario.batches
+    if largest <= MOST_SCHEDULED_BATCHES and largest * len(scenario.draft_lengths) <= MOST_POINTS:
+        batches = range(1, largest + 1)
+    grid = evaluate(replace(scenario, batches=tuple(batches)))
+    entries: list[ScheduleEntry] = []
+    for batch, (length, plateau) in best_by_batch(grid, tie, min_gain, asked).items():
+        last = entries[-1] if entries else None
+        if last is not None and (last.draft_length == length or last.draft_length in plateau):
+            entries[-1] = replace(last, batch_to=batch)
+        else:
+            start = 1 if last is None else last.batch_to + 1
+            entries.append(ScheduleEntry(start, batch, length))
+    return tuple(entries)
+
+
+def schedule_by_context(
+    library: Library, options: Options, contexts: Sequence[int], tie: float, min_gain: float
+) -> tuple[ContextSchedule, ...]:
+    """One schedule for each context length; it is computed at that length and holds for shorter ones down to the one
+    before it. Neighbours with the same schedule become one.
+
+    Raises:
+        UsageError: more than one scenario, or contexts given twice (`--context` beside `--contexts`).
+    """
+    if options.context is not None or options.input_tokens is not None:
+        raise UsageError("--contexts conflicts with --context, --input-tokens and --output-tokens")
+    found: list[ContextSchedule] = []
+    start = 1
+    for context in sorted(set(contexts)):
+        scenarios = resolve(library, replace(options, context=context)).scenarios
+        if len(scenarios) > 1:
+            raise UsageError("a schedule speaks of one drafter on one layout: give one --drafter, --tp and --hardware")
+        entries = schedule(scenarios[0], tie, min_gain, options.assume)
+        if found and found[-1].entries == entries:
+            found[-1] = replace(found[-1], context_to=context)
+        else:
+            found.append(ContextSchedule(start, context, entries))
+        start = context + 1
+    return tuple(found)
