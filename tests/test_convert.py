@@ -28,8 +28,8 @@ from hypothesis import strategies as st
 
 from specdec_cli.errors import ProfileError
 from specdec_cli.profiles.convert import convert, number_hint, problems_of
-from specdec_cli.profiles.load import check_file, load_file
 from specdec_cli.profiles.kinds import RECORDS
+from specdec_cli.profiles.load import check_file, load_file
 from specdec_cli.profiles.yaml_reader import Document, parse
 
 EACH_KIND = sorted(BUILDERS)

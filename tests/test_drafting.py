@@ -267,6 +267,15 @@ def test_mtp_experts_are_spread_as_the_targets() -> None:
     assert experts.expert_parallel == 4
 
 
+def test_a_ranks_mixture_drafts_for_its_own_requests() -> None:
+    """A draft model's experts are not spread over attention ranks: each rank holds all, and sees its requests alone."""
+    small = toy_moe_model("toy-small")
+    drafter = toy_drafter("toy-draft", "draft_model")
+    alone = draft_us(step_of(drafter=drafter, small=small), 2, al=2.0, batch=1)
+    ranks = step_of(drafter=drafter, small=small, layout=Layout(tp=1, gpus=4))
+    assert draft_us(ranks, 2, al=2.0, batch=4) == pytest.approx(alone)
+
+
 def test_mtp_of_a_model_without_it_is_refused() -> None:
     with pytest.raises(ProfileError, match="toy-model has no native MTP layers"):
         plan_of(as_record(toy_drafter("toy-mtp", "mtp")), as_record(toy_model()))
@@ -307,7 +316,8 @@ def test_shipped_heads_hold_the_parameters_that_they_count(name: str) -> None:
     dtype_bytes = {"bf16": 2.0, "fp16": 2.0}[drafter.weight_dtype]
     held_m = weight_bytes(plan.stored) / dtype_bytes / 1e6
     counted = drafter_parameters_m(drafter)
-    assert counted is not None and drafter.head is not None
+    assert counted is not None
+    assert drafter.head is not None
     # The Markov head's second matrix is looked up, not read; Medusa's biases are left out.
     looked_up = drafter.head.markov_rank * drafter.head.draft_vocabulary / 1e6
     assert held_m == pytest.approx(counted - looked_up, rel=2e-3)

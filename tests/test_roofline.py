@@ -167,6 +167,13 @@ def test_gemm_time_grows_with_rows_and_stays_under_its_upper_bound(
     assert np.all(found.seconds >= np.maximum(found.compute_s, found.fixed_s) * (1 - 1e-12))
 
 
+@given(st.floats(0.5, 1.0))
+def test_the_upper_bound_is_one_for_every_exponent(p: float) -> None:
+    # below 1 the combined time exceeds the sum of its sides
+    found = gemm(10, overlap_exponent=p)
+    assert float(found.upper_s()) >= float(found.seconds) * (1 - 1e-12)
+
+
 # ------------------------------------------------------------------------------------------------ attention
 
 

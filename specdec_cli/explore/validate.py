@@ -111,6 +111,17 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class Impossible:
+    """A setup with times below what the data sheet allows: the source's batch or context is not what it seems."""
+
+    source: str
+    setup: str
+    points: int
+    worst: float
+    """Least measured time over the data sheet's."""
+
+
+@dataclass(frozen=True, slots=True)
 class Gate:
     """A limit, and what was found."""
 
@@ -133,6 +144,7 @@ class ValidationReport:
     sources: tuple[SourceResult, ...]
     totals: tuple[Total, ...]
     faults: tuple[Fault, ...]
+    impossible: tuple[Impossible, ...]
     gates: tuple[Gate, ...]
     whole: bool
     """Whether these are all sources known, so that the gates on totals apply."""
@@ -160,6 +172,7 @@ def validate(library: Library, sources: Sequence[Measurement], *, whole: bool = 
         sources=results,
         totals=totals,
         faults=tuple(_faults(results)),
+        impossible=tuple(_impossible(points)),
         gates=(*(_total_gates(totals) if whole else ()), *gates),
         whole=whole,
     )
@@ -175,12 +188,13 @@ def score(points: Sequence[PointResult], predictor: Predictor = "model") -> Scor
 
 
 def _errors(points: Sequence[PointResult], quantity: Quantity, predictor: Predictor) -> Errors | None:
-    """One base step stands beside many draft lengths: it counts once."""
+    """A base step that stands beside each draft length of a sweep was measured once: it counts once."""
     found: dict[object, float] = {}
     for place, point in enumerate(points):
         error = point.error(quantity, predictor)
         if error is not None:
-            found.setdefault(point.condition if quantity == "base_step" else place, error)
+            once = (*point.condition, point.measured.base_step)
+            found.setdefault(once if quantity == "base_step" else place, error)
     if not found:
         return None
     signed = np.array(list(found.values()))
@@ -200,22 +214,28 @@ def _sign(points: Iterable[PointResult], predictor: Predictor) -> Share:
 
 
 def _choice(points: Iterable[PointResult], predictor: Predictor) -> Choice:
-    """Over every condition with two draft lengths or more; off, whose speedup is 1, competes."""
-    sweeps: dict[object, dict[int, tuple[float, float]]] = {}
+    near, losses = 0, []
+    for sweep in _sweeps(points, predictor):
+        best = max(sweep, key=lambda length: sweep[length][0])
+        chosen = max(sweep, key=lambda length: sweep[length][1])
+        near += abs(best - chosen) <= NEAR
+        losses.append(1.0 - sweep[chosen][0] / sweep[best][0])
+    return Choice(Share(near, len(losses)), float(np.mean(losses)) if losses else None)
+
+
+def _sweeps(points: Iterable[PointResult], predictor: Predictor) -> list[dict[int, tuple[float, float]]]:
+    """Draft length -> (measured, predicted) speedup, of every sweep over two draft lengths or more; off, whose speedup
+    is 1, competes. A draft length that returns under the same condition begins the next data set's sweep."""
+    by_condition: dict[object, list[dict[int, tuple[float, float]]]] = {}
     for point in points:
         measured, predicted = point.measured.speedup, point.predicted[predictor].speedup
-        if measured is not None and predicted is not None and point.draft_length > 0:
-            at_length = sweeps.setdefault(point.condition, {})
-            if point.draft_length not in at_length or at_length[point.draft_length][0] < measured:
-                at_length[point.draft_length] = (measured, predicted)
-    near, losses = 0, []
-    for lengths in (found for found in sweeps.values() if len(found) > 1):
-        options = {0: (1.0, 1.0), **lengths}
-        best = max(options, key=lambda d: options[d][0])
-        chosen = max(options, key=lambda d: options[d][1])
-        near += abs(best - chosen) <= NEAR
-        losses.append(1.0 - options[chosen][0] / options[best][0])
-    return Choice(Share(near, len(losses)), float(np.mean(losses)) if losses else None)
+        if measured is None or predicted is None or point.draft_length == 0:
+            continue
+        sweeps = by_condition.setdefault(point.condition, [{}])
+        if point.draft_length in sweeps[-1]:
+            sweeps.append({})
+        sweeps[-1][point.draft_length] = (measured, predicted)
+    return [{0: (1.0, 1.0), **sweep} for found in by_condition.values() for sweep in found if len(sweep) > 1]
 
 
 # ---------------------------------------------------------------------------------------- sources, totals
@@ -238,6 +258,17 @@ def _faults(results: Iterable[SourceResult]) -> Iterable[Fault]:
             if setup.fault:
                 own = [point for point in result.points if point.setup == setup.id]
                 yield Fault(result.source.name, setup.id, setup.fault, score(own))
+
+
+def _impossible(points: Iterable[PointResult]) -> Iterable[Impossible]:
+    """Setups with a base step below the data sheet's bound."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for point in points:
+        above = point.error("base_step", "datasheet_roofline")
+        if above is not None and above > SLACK:
+            found.setdefault((point.source, point.setup), []).append(1.0 / (1.0 + above))
+    for (source, setup), shares in found.items():
+        yield Impossible(source, setup, len(shares), min(shares))
 
 
 def _gated(point: PointResult) -> bool:

@@ -1,4 +1,8 @@
-"""Published points re-created: what was measured, and beside it what the model and the baselines say."""
+"""Published points re-created: what was measured, and beside it what the model and the baselines say.
+
+Like is compared with like: a setup that states prompt and answer lengths is a serving run, whose times between tokens
+hold prefill; the model then predicts those (`physics.serving`) instead of steps alone.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from specdec_cli.explore.scenario import NO_DRAFTER, Options, Scenario, resolve
 from specdec_cli.explore.validate_baselines import Predictor, constant_cost, roofline_s, verify_free
 from specdec_cli.physics.chip import resolve_chip
 from specdec_cli.physics.roofline import Floats
+from specdec_cli.physics.serving import serving_step_model, serving_times
 from specdec_cli.physics.step import pass_cost
 from specdec_cli.profiles.library import Library
 from specdec_cli.profiles.measurement import MeasuredPoint, Measurement, Setup, Tier
@@ -38,12 +43,12 @@ class Figures:
     """Times of one point, s, and its ratios; None: not stated, or not predicted."""
 
     base_step: float | None = None
-    """One target pass with one token a request, the engine's step included."""
+    """One target pass with one token a request, the engine's step included; of a serving run: its TPOT."""
     verify: float | None = None
-    """The target's pass on W tokens a request, the engine's step included, the entry fee not: it is neither pass."""
+    """The target's forward pass on W tokens a request, alone: without the engine's step and the entry fee."""
     draft: float | None = None
     step: float | None = None
-    """All of a speculative step, entry fee included."""
+    """All of a speculative step, entry fee included; of a serving run: AL times its TPOT."""
     verify_ratio: float | None = None
     """The verify pass over the base step."""
     rho: float | None = None
@@ -51,7 +56,8 @@ class Figures:
     speedup: float | None = None
     """Of steps: AL / rho."""
     serving_speedup: float | None = None
-    """Of throughputs that also hold prefill and queueing; beside it the decode-only prediction, which is larger."""
+    """Of throughputs, which also hold prefill and queueing; predicted from steps alone, so too high, where the source
+    does not state prompt and answer lengths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +92,7 @@ class PointResult:
 
     @property
     def condition(self) -> tuple[str, str, float, int]:
-        """What points with one base step share."""
+        """What the points of a sweep over D share."""
         return self.source, self.setup, self.batch, self.context
 
     def error(self, quantity: Quantity, predictor: Predictor = "model") -> float | None:
@@ -113,6 +119,7 @@ def recreate(library: Library, source: Measurement) -> list[PointResult]:
 
 def scenario_of(library: Library, setup: Setup) -> Scenario:
     """The scenario of a setup: the same path as a user's options take."""
+    serving = setup.input_tokens is not None and setup.output_tokens is not None
     options = Options(
         hardware=setup.hardware,
         tp=str(setup.tp),
@@ -121,10 +128,13 @@ def scenario_of(library: Library, setup: Setup) -> Scenario:
         model=setup.model,
         drafter=setup.drafter or NO_DRAFTER,
         engine=setup.engine,
-        context=max(1, setup.context_tokens),
         weight_dtype=setup.weight_dtype,
         kv_dtype=setup.kv_dtype,
-        # Each point brings its own AL; a rate given here keeps the resolver from asking for a profile of the pair.
+        # Each point brings its own context and AL. What is said here keeps the resolver from refusing a model that was
+        # stretched past its own context, and from asking for a profile of the pair.
+        context=None if serving else 1,
+        input_tokens=setup.input_tokens if serving else None,
+        output_tokens=setup.output_tokens if serving else None,
         acceptance_rate=0.5 if setup.drafter is not None else None,
         batches="1",
         assume=True,
@@ -141,7 +151,6 @@ def _setup(library: Library, source: Measurement, setup: Setup) -> list[PointRes
     scenario = scenario_of(library, setup)
     model = scenario.model
     predictions = _predict(scenario, setup)
-    base_steps = _base_steps(setup)
     return [
         PointResult(
             source=source.name,
@@ -160,10 +169,10 @@ def _setup(library: Library, source: Measurement, setup: Setup) -> list[PointRes
             data_centre=not scenario.hardware.name.startswith(NOT_DATA_CENTRE),
             assumed=bool(setup.assumptions),
             fault=bool(setup.fault),
-            measured=_measured(point, base_steps.get((point.batch, _context(setup, point)))),
+            measured=_measured(point, base_ms),
             predicted={name: _with_speedup(figures, point) for name, figures in predicted.items()},
         )
-        for point, predicted in zip(setup.points, predictions, strict=True)
+        for point, base_ms, predicted in zip(setup.points, _base_steps(setup), predictions, strict=True)
     ]
 
 
@@ -185,13 +194,20 @@ def _context(setup: Setup, point: MeasuredPoint) -> int:
     return setup.context_tokens if point.context_tokens is None else point.context_tokens
 
 
-def _base_steps(setup: Setup) -> dict[tuple[float, int], float]:
-    """(batch, context) -> base step in ms: a sweep often states it once, at D = 0."""
-    return {
-        (point.batch, _context(setup, point)): point.base_step_ms
-        for point in setup.points
-        if point.base_step_ms is not None
-    }
+def _base_steps(setup: Setup) -> list[float | None]:
+    """Each point's base step in ms: its own, else the last one stated above it at its batch and context, else the
+    first below. A sweep often states it once, at D = 0; a setup may hold the sweeps of several data sets."""
+    known: dict[tuple[float, int], float] = {}
+    for point in reversed(setup.points):
+        if point.base_step_ms is not None:
+            known[point.batch, _context(setup, point)] = point.base_step_ms
+    found = []
+    for point in setup.points:
+        condition = point.batch, _context(setup, point)
+        if point.base_step_ms is not None:
+            known[condition] = point.base_step_ms
+        found.append(known.get(condition))
+    return found
 
 
 def _measured(point: MeasuredPoint, base_ms: float | None) -> Figures:
@@ -232,7 +248,7 @@ def _predict(scenario: Scenario, setup: Setup) -> list[dict[Predictor, Figures]]
         [p.acceptance_length if p.acceptance_length is not None else 1.0 + p.draft_length / 2.0 for p in points]
     )
     times = step.times(batches, draft_lengths, widths, lengths, context)
-    verify = pass_cost(step.target, step.shape(batches, widths, context), step.chip).seconds + step.host_s(batches)
+    verify = pass_cost(step.target, step.shape(batches, widths, context), step.chip).seconds
     floor_base, floor_verify, floor_draft = roofline_s(step, batches, draft_lengths, widths, lengths, context)
     columns: dict[Predictor, dict[str, Floats]] = {
         "model": _columns(times.target_s, verify, times.draft_s, times.step_s),
@@ -240,6 +256,7 @@ def _predict(scenario: Scenario, setup: Setup) -> list[dict[Predictor, Figures]]
         "datasheet_roofline": _columns(floor_base, floor_verify, floor_draft, floor_verify + floor_draft),
         "constant_cost": {"rho": constant_cost(draft_lengths)},
     }
+    columns["model"] |= _serving(scenario, batches, draft_lengths, widths, lengths)
     return [
         {
             name: Figures(**{key: float(values[row, 0]) for key, values in found.items()})
@@ -247,6 +264,35 @@ def _predict(scenario: Scenario, setup: Setup) -> list[dict[Predictor, Figures]]
         }
         for row in range(len(points))
     ]
+
+
+def _serving(
+    scenario: Scenario, batches: Floats, draft_lengths: Floats, widths: Floats, lengths: Floats
+) -> dict[str, Floats]:
+    """Base step, step and ratios of a serving run; empty where there is no workload."""
+    workload = scenario.workload
+    if workload is None:
+        return {}
+    step = serving_step_model(scenario.step)
+
+    def run(lengths: Floats, widths: Floats, accepted: Floats) -> tuple[Floats, Floats]:
+        """TPOT and tokens/s of each point: the diagonal of the grid over loads and drafts."""
+        found = serving_times(
+            step, scenario.memory, workload, batches, lengths.T, widths.T, accepted.T, scenario.engine.prefill
+        )
+        tpot = np.diagonal(found.tpot_s)[:, None]
+        return tpot, np.diagonal(found.decode_batch)[:, None] / tpot
+
+    one = np.ones_like(widths)
+    base, plain_throughput = run(np.zeros_like(draft_lengths), one, one)
+    tpot, throughput = run(draft_lengths, widths, lengths)
+    whole = tpot * lengths
+    return {
+        "base_step": base,
+        "step": whole,
+        "rho": whole / base,
+        "serving_speedup": throughput / plain_throughput,
+    }
 
 
 def _columns(base: Floats, verify: Floats, draft: Floats, step: Floats) -> dict[str, Floats]:
@@ -261,8 +307,8 @@ def _column(values: Sequence[float]) -> Floats:
 def _with_speedup(figures: Figures, point: MeasuredPoint) -> Figures:
     """The speedup at the AL that was measured; without drafts there is no round, so neither ratio."""
     if point.draft_length == 0:
-        return replace(figures, rho=None)
+        return replace(figures, rho=None, serving_speedup=None)
     if point.acceptance_length is None or figures.rho is None:
-        return figures
+        return replace(figures, serving_speedup=None)
     speedup = point.acceptance_length / figures.rho
-    return replace(figures, speedup=speedup, serving_speedup=speedup)
+    return replace(figures, speedup=speedup, serving_speedup=figures.serving_speedup or speedup)

@@ -78,13 +78,16 @@ class AcceptanceCurve:
         *,
         truncated: dict[int, float] | None = None,
         tree_widths: dict[int, int] | None = None,
+        between_contexts: bool = False,
     ) -> None:
         """
         Args:
             measured: draft length -> AL measured at it. truncated: draft length -> AL from per-position rates that
             were measured at a longer draft; used where nothing was measured at that length. tree_widths: depth ->
-            verified nodes, for trees, whose AL is known at the measured shapes only.
+            verified nodes, for trees, whose AL is known at the measured shapes only. between_contexts: `measured`
+            was itself interpolated between two contexts.
         """
+        self._between_contexts = between_contexts
         self._widths = tree_widths or {}
         self._anchors = {0: 1.0, **(truncated or {}), **measured}
         self._measured = measured
@@ -102,6 +105,9 @@ class AcceptanceCurve:
         if draft_length in self._measured:
             value = self._measured[draft_length]
             width = self._widths.get(draft_length, draft_length + 1)
+            if self._between_contexts:
+                found = _banded(value, "interpolated", INTERPOLATION_BAND, INTERPOLATION_BAND, draft_length)
+                return replace(found, verify_width=width)
             return AcceptanceEstimate(value, "measured", value, value, width)
         if self._widths:
             return None
@@ -155,9 +161,10 @@ class AcceptanceCurve:
 
 
 def _banded(value: float, basis: Basis, down: float, up: float, draft_length: int) -> AcceptanceEstimate:
+    value = min(value, 1.0 + draft_length)
     gain = value - 1.0
     low, high = 1.0 + gain * (1.0 - down), min(1.0 + gain * (1.0 + up), 1.0 + draft_length)
-    return AcceptanceEstimate(min(value, 1.0 + draft_length), basis, low, high, draft_length + 1)
+    return AcceptanceEstimate(value, basis, low, high, draft_length + 1)
 
 
 def widened(curve: AcceptanceCurve, others: Sequence[AcceptanceCurve]) -> WidenedCurve:
@@ -257,7 +264,7 @@ def curve_at_context(points: Sequence[AcceptancePoint], context_tokens: float | 
     high = _lengths(p for p in points if p.context_tokens in (above, None))
     share = 0.0 if above == below else (context_tokens - below) / (above - below)
     lengths = {d: low[d] * (1 - share) + high[d] * share for d in low.keys() & high.keys()}
-    return AcceptanceCurve(lengths, tree_widths=_tree_widths(points))
+    return AcceptanceCurve(lengths, tree_widths=_tree_widths(points), between_contexts=above != below)
 
 
 def _lengths(points: Iterable[AcceptancePoint]) -> dict[int, float]:

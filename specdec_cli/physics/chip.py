@@ -245,9 +245,10 @@ def _recurrent_state(operation: RecurrentState, shape: Shape, chip: Chip) -> Cos
 def _experts(operation: Experts, shape: Shape, chip: Chip) -> Cost:
     kernel = _figures(chip.kernels.moe, operation.dtype, chip, "moe")
     fresh = 1.0 + (shape.width - 1.0) * (1.0 - operation.routing_overlap)
+    served = shape.requests if operation.ranks > 1 else shape.rank_requests
     return roofline.moe_seconds(
-        shape.requests * shape.width,
-        shape.requests * fresh,
+        served * shape.width,
+        served * fresh,
         experts=operation.experts,
         top_k=operation.top_k,
         hidden=operation.hidden,

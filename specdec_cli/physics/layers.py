@@ -251,6 +251,7 @@ def ffn_operations(spec: schema.Ffn, hidden: int, layout: Layout, dtypes: Dtypes
             matrices=spec.matrices,
             dtype=dtypes.experts,
             expert_parallel=layout.ep,
+            ranks=layout.ranks,
             routing_overlap=spec.routing_overlap,
             count=count,
         )

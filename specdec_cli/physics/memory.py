@@ -34,6 +34,7 @@ class MemoryBill:
     kv_per_request: float
     """Target's KV cache of one request at the context length, on its attention rank."""
     draft_kv_per_request: float
+    """Drafter's KV cache and recurrent state of one request."""
     state_per_request: float
     """Recurrent state of one request; with saved states it is held once more for each draft position."""
     saves_states: bool
@@ -117,7 +118,7 @@ def memory_bill(
             vocabulary, hidden, dtype = plan.embedding
             draft_weights += embedding_bytes(vocabulary, hidden, dtype, layout.tp)
         held = context if plan.kv_window is None else min(context, plan.kv_window)
-        draft_kv = kv_bytes(plan.stored, held, kv_dtype)
+        draft_kv = kv_bytes(plan.stored, held, kv_dtype) + state_bytes(plan.stored)
     return MemoryBill(
         usable=engine.memory.usable_fraction * hardware.memory_bytes - engine.memory.reserve_gb * GIGA,
         target_weights=weights,

@@ -85,6 +85,8 @@ class Experts:
     matrices: int
     dtype: WeightDtype
     expert_parallel: int
+    ranks: int = 1
+    """Attention ranks whose tokens these experts serve; 1: only their own rank's."""
     routing_overlap: float
     count: float = 1
     group: Group = "experts"

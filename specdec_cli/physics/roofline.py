@@ -48,8 +48,9 @@ class Cost(NamedTuple):
         return Cost(*(part * count for part in self))
 
     def upper_s(self) -> Floats:
-        """Nothing overlaps: the sum of both sides and the fixed part."""
-        return self.compute_s + self.memory_s + self.fixed_s
+        """Nothing overlaps: the sum of both sides and the fixed part. A fitted exponent below 1 stands for more than
+        that (kernels whose two sides hinder each other), so the expected time is the least that it can be."""
+        return np.maximum(self.compute_s + self.memory_s + self.fixed_s, self.seconds)
 
 
 def p_norm(a: ArrayLike, b: ArrayLike, p: float) -> Floats:

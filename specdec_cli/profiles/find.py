@@ -17,7 +17,7 @@ from specdec_cli.profiles.kinds import KIND_FOLDERS, RECORDS
 from specdec_cli.profiles.load import Loaded, load_file
 from specdec_cli.profiles.measurement import Measurement
 from specdec_cli.profiles.schema import AcceptanceProfile, Engine, Hardware, Model
-from specdec_cli.profiles.search import ENDINGS, Texts, files_of, loose_files, roots
+from specdec_cli.profiles.search import ENDINGS, Texts, files_of, holds_config, loose_files, roots
 
 _MOST_NAMED = 8
 
@@ -34,6 +34,7 @@ class Finder:
         self._texts = Texts()
         self._indexes: dict[str, dict[str, tuple[int, list[Path]]]] = {}
         self._loaded: dict[tuple[Path, str], Loaded[Any]] = {}
+        self._given_models: dict[str, Model] = {}
 
     # ------------------------------------------------------------------------------------- what there is
 
@@ -59,7 +60,8 @@ class Finder:
         return self._find("hardware", name_or_file)
 
     def model(self, name_or_file: str) -> Loaded[Model]:
-        """A model by name, alias (`meta-llama/Llama-3.1-8B-Instruct`) or file."""
+        """A model by name, alias (`meta-llama/Llama-3.1-8B-Instruct`) or file; a `config.json` of Hugging Face, or a
+        folder that holds one, is imported."""
         return self._find("model", name_or_file)
 
     def acceptance(self, name_or_file: str) -> Loaded[AcceptanceProfile]:
@@ -106,6 +108,8 @@ class Finder:
     def _given(self, kind: str, name: str) -> Loaded[Any] | None:
         """By file, name, name with case ignored, or alias; None: nothing of the kind."""
         path = Path(os.path.expanduser(name))  # noqa: PTH111  (Path.expanduser raises for an unknown user)
+        if kind == "model" and (name.casefold().endswith(".json") or (os.sep in name and holds_config(path))):
+            return self._imported(path)
         if name.casefold().endswith(ENDINGS) or (os.sep in name and os.path.isfile(path)):  # noqa: PTH113
             return self._file(kind, path)
         index = self._index(kind)
@@ -127,12 +131,33 @@ class Finder:
             )
         return aliased[0] if aliased else None
 
+    def _imported(self, path: Path) -> Loaded[Model]:
+        """The model of a `config.json`. Where the library knows the repository that the file names, by that name."""
+        from specdec_cli.profiles.on_the_fly import import_model  # only where a configuration is given
+
+        key = (path, "import")
+        if key not in self._loaded:
+            self._loaded[key] = import_model(path, self.known_model)
+            self._given_models[self._loaded[key].record.name] = self._loaded[key].record
+        return self._loaded[key]
+
+    def known_model(self, name_or_alias: str) -> Model | None:
+        """The model of that name or alias, None where there is none (or it does not load)."""
+        try:
+            found = self._given("model", name_or_alias)
+        except ProfileError:
+            return None
+        return found.record if found is not None else None
+
     def _file(self, kind: str, path: Path) -> Loaded[Any]:
         if path.stem in self._index(kind) and not os.path.exists(path):  # noqa: PTH110  (Path.exists can raise)
             raise ProfileError(
                 "no such file", file=path, hint=f"the library's profile is named `{path.stem}`, no ending"
             )
-        return self._load(path, kind, "file")
+        loaded = self._load(path, kind, "file")
+        if kind == "model":
+            self._given_models[loaded.record.name] = loaded.record
+        return loaded
 
     def _named(self, kind: str, stem: str) -> Loaded[Any]:
         rank, paths = self._index(kind)[stem]
@@ -157,13 +182,24 @@ class Finder:
     def _model_name(self, target: str) -> str:
         """A model's own name for any case or alias; a name that is not in the library stands for itself."""
         index = self._index("model")
-        if target in index:
+        if target in index or target in self._given_models:
             return target
         stem = next((stem for stem in index if same(stem, target)), None)
         if stem is not None:
             return stem
         found = self._given("model", target)
         return str(found.record.name) if found is not None else target
+
+    def _base_of(self, name: str) -> tuple[str, bool] | None:
+        """The model that the named one is a quantised copy of, and whether the copy has MTP layers; None: no copy."""
+        model = self._given_models.get(name)
+        if model is None:
+            if name not in self._index("model") or not self._texts.mention(
+                self._index("model")[name][1][0], "quantised_from"
+            ):
+                return None
+            model = self._named("model", name).record
+        return (model.quantised_from, model.mtp is not None) if model.quantised_from is not None else None
 
     def _nearest(self, found: Sequence[Loaded[Any]]) -> list[Loaded[Any]]:
         """Those in the nearest folder that has any."""

@@ -20,8 +20,8 @@ from specdec_cli.profiles.hf_ffn import ffn_layers
 from specdec_cli.profiles.hf_quantisation import part_dtypes
 from specdec_cli.profiles.hf_reader import HIDDEN_KEYS, ConfigReader, read_json
 from specdec_cli.profiles.schema import Block, Model, Mtp, PublishedParameters, Source
+from specdec_cli.profiles.search import CONFIG_NAME
 
-CONFIG_NAME = "config.json"
 QUANTISATION_NAME = "hf_quant_config.json"
 
 CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length")
@@ -45,20 +45,35 @@ MAKER_PREFIX = re.compile(r"^(?:meta-|nvidia-)(?=[a-z]+[-_])", re.IGNORECASE)
 
 def read_model(path: Path, *, name: str | None = None) -> Model:
     """The model of a `config.json`, or of a folder that holds one; `hf_quant_config.json` beside it counts."""
-    file = path / CONFIG_NAME if path.is_dir() else path
+    file = config_file(path)
     config = read_json(file)
     side = file.with_name(QUANTISATION_NAME)
     side_file = read_json(side) if file.name == CONFIG_NAME and side.is_file() else None
-    repository = str(config.get("_name_or_path") or "")
-    is_repository = re.fullmatch(r"[\w.-]+/[\w.-]+", repository) is not None
-    label = repository if is_repository else file.resolve().parent.name if file.name == CONFIG_NAME else file.stem
+    repository = repository_of(config, file)
+    folder = file.resolve().parent.name if file.name == CONFIG_NAME else file.stem
     return model_from_config(
         config,
-        name=name or profile_name(label),
+        name=name or profile_name(repository or folder),
         side_file=side_file,
         file=file,
-        aliases=[repository] if is_repository else [],
+        aliases=[repository] if repository else [],
     )
+
+
+def config_file(path: Path) -> Path:
+    """The `config.json` in a folder; a file stands for itself."""
+    return path / CONFIG_NAME if path.is_dir() else path
+
+
+def repository_of(config: Mapping[str, Any], file: Path) -> str | None:
+    """The repository that a configuration came from: as it says itself, as the hub's cache folder is named, or as
+    copies of many repositories are (`maker__model.json`)."""
+    said = str(config.get("_name_or_path") or "")
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", said):
+        return said
+    cached = next((part for part in file.resolve().parts if part.startswith("models--")), "")
+    parts = cached.split("--")[1:] or (file.parent.name if file.name == CONFIG_NAME else file.stem).split("__")
+    return "/".join(parts) if len(parts) == 2 and all(parts) else None
 
 
 def model_from_config(

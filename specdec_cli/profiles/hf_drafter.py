@@ -10,10 +10,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from specdec_cli.profiles.hf_attention import head_dim_of, heads_of, kv_heads_of
 from specdec_cli.profiles.hf_quantisation import stored_dtype
 from specdec_cli.profiles.hf_reader import HIDDEN_KEYS, ConfigReader, read_json
 from specdec_cli.profiles.schema import Drafter, DraftHead, Mechanism, Source
+from specdec_cli.profiles.search import CONFIG_NAME
 
 # Keys that only draft configurations have.
 DRAFT_KEYS = ("draft_vocab_size", "dflash_config", "eagle_config", "target_layer_ids", "speculators_config")
@@ -36,10 +39,18 @@ def is_draft(config: Mapping[str, Any]) -> bool:
     return any(config.get(key) is not None for key in DRAFT_KEYS) or any(word in named for word, _ in ARCHITECTURES)
 
 
-def read_drafter(path: Path, *, name: str, targets: list[str], mechanism: Mechanism | None = None) -> Drafter:
-    """The drafter of a `config.json`, or of a folder that holds one, for the target profiles named."""
-    file = path / "config.json" if path.is_dir() else path
-    return drafter_from_config(read_json(file), name=name, targets=targets, mechanism=mechanism, file=file)
+def read_drafter(
+    path: Path, *, targets: list[str], name: str | None = None, mechanism: Mechanism | None = None
+) -> Drafter:
+    """The drafter of a `config.json`, or of a folder that holds one, for the target profiles named.
+
+    Without a name it is called after its first target and its mechanism: llama-3.1-8b-eagle3.
+    """
+    file = path / CONFIG_NAME if path.is_dir() else path
+    drafter = drafter_from_config(read_json(file), name=name or "x", targets=targets, mechanism=mechanism, file=file)
+    if name is not None:
+        return drafter
+    return msgspec.structs.replace(drafter, name=f"{targets[0]}-{drafter.mechanism.replace('_', '-')}")
 
 
 def drafter_from_config(

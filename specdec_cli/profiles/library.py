@@ -6,16 +6,18 @@ wanted names anywhere are parsed, the rest are not.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
 
 from specdec_cli.errors import ProfileError
 from specdec_cli.profiles.find import Finder, same, some
 from specdec_cli.profiles.load import Loaded, check_file, load_file, sources_for
 from specdec_cli.profiles.schema import AcceptanceProfile, Drafter, Mechanism
-from specdec_cli.profiles.search import shipped_profiles_dir
+from specdec_cli.profiles.search import holds_config, shipped_profiles_dir
 
 __all__ = ["Library", "Loaded", "check_file", "load_file", "shipped_profiles_dir", "sources_for"]
 
@@ -48,13 +50,20 @@ class Library(Finder):
 
         Where a target is given, a drafter that names targets must name it.
         """
+        path = Path(os.path.expanduser(name_or_file))  # noqa: PTH111  (Path.expanduser raises for an unknown user)
+        if name_or_file.casefold().endswith(".json") or (os.sep in name_or_file and holds_config(path)):
+            from specdec_cli.profiles.on_the_fly import import_drafter  # only where a configuration is given
+
+            if target is None:
+                raise ProfileError("a drafter's config.json does not say which model it drafts for", file=path)
+            return import_drafter(path, self._model_name(target))
         word = _MECHANISM_WORDS.get(re.sub(r"[-_]", "", name_or_file.casefold()))
         if word is not None and not any(same(stem, name_or_file) for stem in self._index("drafter")):
             return self._of_mechanism(word, target)
         found: Loaded[Drafter] = self._find("drafter", name_or_file)
         if target is not None and found.record.targets:
             name = self._model_name(target)
-            if not any(same(name, one) for one in found.record.targets):
+            if not _drafts_for(found, self._names_of(name)):
                 others = [one.record.name for one in self.drafters_for(name)]
                 raise ProfileError(
                     f"`{found.record.name}` drafts for {some(found.record.targets)}, not for {name}",
@@ -67,19 +76,36 @@ class Library(Finder):
     # ------------------------------------------------------------------------------- what goes with what
 
     def drafters_for(self, target: str) -> list[Loaded[Drafter]]:
-        """Drafters that name the target, in the order of their mechanisms, then those for any model."""
-        name = self._model_name(target)
+        """Drafters that name the target, in the order of their mechanisms, then those for any model.
+
+        A quantised copy has the drafters of the model that it was made from too, native MTP only where the copy kept
+        those layers.
+        """
+        names = self._names_of(self._model_name(target))
         found: list[Loaded[Drafter]] = []
         for stem, (_, paths) in self._index("drafter").items():
-            if self._texts.mention(paths[0], name) or _FOR_ANY_TARGET.search(self._texts.folded(paths[0])):
+            mentioned = any(self._texts.mention(paths[0], one.name) for one in names)
+            if mentioned or _FOR_ANY_TARGET.search(self._texts.folded(paths[0])):
                 drafter: Loaded[Drafter] = self._named("drafter", stem)
-                if not drafter.record.targets or any(same(name, one) for one in drafter.record.targets):
+                if not drafter.record.targets or _drafts_for(drafter, names):
                     found.append(drafter)
         return sorted(found, key=lambda one: (not one.record.targets, *_mechanism_rank(one)))
 
     def acceptance_for(self, target: str, drafter: str) -> list[Loaded[AcceptanceProfile]]:
-        """Acceptance measured on a pair, those marked `default` first, then by name."""
+        """Acceptance measured on a pair, those marked `default` first, then by name.
+
+        Where nothing was measured on a quantised copy, what was measured on the model that it was made from; the note
+        says so.
+        """
         name = self._model_name(target)
+        found = self._measured_on(name, drafter)
+        base = self._base_of(name) if not found else None
+        if base is None:
+            return found
+        note = f"measured on {base[0]}, of which {name} is a quantised copy"
+        return [replace(one, note=note) for one in self._measured_on(base[0], drafter)]
+
+    def _measured_on(self, name: str, drafter: str) -> list[Loaded[AcceptanceProfile]]:
         found: list[Loaded[AcceptanceProfile]] = []
         for stem, (_, paths) in self._index("acceptance").items():
             if self._texts.mention(paths[0], name, drafter):
@@ -100,13 +126,15 @@ class Library(Finder):
             raise self._ambiguous(f"acceptance of {drafter} on {target}", choices, "--acceptance", bool(marked))
         if not choices:
             return None
-        return replace(choices[0], note=_note(f"acceptance of {drafter} on {target}", choices[0], found))
+        note = _note(f"acceptance of {drafter} on {target}", choices[0], found)
+        return replace(choices[0], note=f"{note}; {choices[0].note}" if choices[0].note else note)
 
     def default_drafter(self, target: str) -> Loaded[Drafter]:
         """The drafter taken where none is named.
 
-        1. Of those that name the target: the ones marked `default: true`, in the nearest folder that marks any.
-           Where none is marked: those whose acceptance on the target is known by default, else all of them.
+        1. Of those that name the target, or the model that it is a quantised copy of: the ones marked
+           `default: true`, in the nearest folder that marks any. Where none is marked: those whose acceptance on the
+           target is known by default, else all of them.
         2. Of several, those whose acceptance on the target is known by default, where any is.
         3. Of several mechanisms, the first in MECHANISM_ORDER; two of one mechanism are an error naming both.
         """
@@ -140,6 +168,11 @@ class Library(Finder):
             raise self._ambiguous(f"{mechanism} drafter of {name}", choices, "--drafter", choices[0].record.default)
         return replace(choices[0], note=_note(f"{mechanism} drafter of {name}", choices[0], found))
 
+    def _names_of(self, name: str) -> list[_Target]:
+        """A model's name, and that of the model that it is a quantised copy of."""
+        base = self._base_of(name)
+        return [_Target(name, True), *([_Target(*base)] if base is not None else [])]
+
     def _has_acceptance(self, target: str, drafter: Loaded[Drafter]) -> bool:
         found = self.acceptance_for(target, drafter.record.name)
         return len(found) == 1 or any(one.record.default for one in found)
@@ -149,6 +182,21 @@ class Library(Finder):
         names = some([one.record.name for one in choices])
         reason = "several are marked default" if marked else "none is marked default"
         return ProfileError(f"which {what}? {reason}: {names}", hint=f"name one with {option}")
+
+
+class _Target(NamedTuple):
+    """A name under which drafters may list a model."""
+
+    name: str
+    has_mtp: bool
+    """Whether native MTP layers made for this name are there."""
+
+
+def _drafts_for(drafter: Loaded[Drafter], names: Sequence[_Target]) -> bool:
+    native = drafter.record.mechanism == "mtp" and drafter.record.head is None
+    return any(
+        same(one.name, target) for one in names if one.has_mtp or not native for target in drafter.record.targets
+    )
 
 
 def _mechanism_rank(drafter: Loaded[Drafter]) -> tuple[int, str]:

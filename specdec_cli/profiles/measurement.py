@@ -50,7 +50,7 @@ class MeasuredPoint(Record, frozen=True, kw_only=True):
     speedup: Positive | None = None
     speedup_kind: SpeedupKind | None = None
     """Required with `speedup`."""
-    derived: list[str] = []
+    derived: list[str] = []  # noqa: RUF012  (msgspec makes each record its own)
     """Names of the fields above that were computed from printed ones; the note says how."""
     note: str = ""
 
@@ -76,7 +76,7 @@ class Setup(Record, frozen=True, kw_only=True):
     output_tokens: Count | None = None
     """Where the run also prefilled: a serving point."""
     cuda_graphs: bool | None = None
-    assumptions: dict[str, str] = {}
+    assumptions: dict[str, str] = {}  # noqa: RUF012
     """Field of this setup -> why this value, where the source does not state it. Empty: everything is stated."""
     fault: str = ""
     """Evidence that a software fault, not physics, made these numbers; such points are listed apart."""

@@ -12,6 +12,7 @@ from specdec_cli.errors import ProfileError
 from specdec_cli.profiles.kinds import KIND_FOLDERS
 
 ENDINGS = (".yaml", ".yml")
+CONFIG_NAME = "config.json"
 ENVIRONMENT = "SPECDEC_PROFILES"
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -57,6 +58,11 @@ def roots(user_dirs: Iterable[str | Path] = ()) -> list[Root]:
 
 def _is_dir(path: Path) -> bool:
     return os.path.isdir(path)  # noqa: PTH112  (Path.is_dir raises where a parent may not be entered)
+
+
+def holds_config(path: Path) -> bool:
+    """Whether a folder holds the `config.json` of a model."""
+    return os.path.isfile(path / CONFIG_NAME)  # noqa: PTH113  (as above)
 
 
 def _existing(folder: str | Path, asked_by: str) -> Path:

@@ -17,6 +17,7 @@ WIDTH = 110
 
 # What stands behind a key, by kind of profile: a unit, or what a reader of the file would ask.
 COMMENTS: dict[tuple[str, str], str] = {
+    ("model", "quantised_from"): "a quantised copy of it: acceptance measured there holds here",
     ("model", "aliases"): "full ids on the Hugging Face hub; case is ignored",
     ("model", "hidden"): "width of the residual stream",
     ("model", "tied_embeddings"): "whether embedding and lm_head are one matrix",
@@ -85,34 +86,35 @@ def _entry(name: str, value: Any, comment: str) -> list[str]:
     """A top-level key."""
     note = f"  # {comment}" if comment else ""
     if isinstance(value, _Fields):
-        text = f"{name}: {_flow(value)}{note}"
+        text = f"{name}: {flow(value)}{note}"
         return [text] if len(text) <= WIDTH else [f"{name}:{note}", *_keys(value, 2)]
     if isinstance(value, Mapping) and value:
         lines = [f"{name}:{note}"]
         for key, item in value.items():
-            text = f"  {_scalar(key)}: {_flow(item)}"
+            text = f"  {_scalar(key)}: {flow(item)}"
             fits = not isinstance(item, _Fields) or (len(text) <= WIDTH and name not in LAST)
             lines += [text] if fits else [f"  {_scalar(key)}:", *_keys(item, 4)]
         return lines
-    line = f"{name}: {_flow(value)}{note}"
+    line = f"{name}: {flow(value)}{note}"
     if (
         isinstance(value, list)
         and value
         and (note or name in LAST or len(line) > WIDTH or isinstance(value[0], Mapping))
     ):
-        return [f"{name}:{note}", *(f"  - {_flow(item)}" for item in value)]
+        return [f"{name}:{note}", *(f"  - {flow(item)}" for item in value)]
     return [line]
 
 
 def _keys(fields: _Fields, indent: int) -> list[str]:
-    return [f"{' ' * indent}{key}: {_flow(item)}" for key, item in fields.items()]
+    return [f"{' ' * indent}{key}: {flow(item)}" for key, item in fields.items()]
 
 
-def _flow(value: Any) -> str:
+def flow(value: Any) -> str:
+    """A value on one line, as YAML reads it back."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_scalar(key)}: {_flow(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{_scalar(key)}: {flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(_flow(item) for item in value) + "]"
+        return "[" + ", ".join(flow(item) for item in value) + "]"
     return _scalar(value)
 
 

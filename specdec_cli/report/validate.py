@@ -46,9 +46,22 @@ def validate_record(report: ValidationReport, *, inputs: Mapping[str, Input]) ->
             "gates": [_gate(gate) for gate in report.gates],
             "baselines": dict(BASELINES),
             "points": [_point(point) for result in report.sources for point in result.points],
-            "warnings": [{"code": "gate_missed", "message": gate_sentence(_gate(gate))} for gate in report.missed],
+            "warnings": _warnings(report),
         }
     )
+
+
+def _warnings(report: ValidationReport) -> list[Record]:
+    missed = [("gate_missed", gate_sentence(_gate(gate))) for gate in report.missed]
+    impossible = [
+        (
+            "faster_than_datasheet",
+            f"{one.source}, {one.setup}: {one.points} base steps are shorter than the data sheet allows, down to "
+            f"{percent(one.worst)} of it; batch or context may not be what was decoding",
+        )
+        for one in report.impossible
+    ]
+    return [{"code": code, "message": message} for code, message in missed + impossible]
 
 
 def _source(result: SourceResult) -> Record:
@@ -249,8 +262,8 @@ def serving_sentence(record: Record) -> str | None:
         return None
     return (
         f"{errors['points']} further ratios are throughputs of serving runs, which also hold prefill and queueing: the "
-        f"decode-only speedup lies {percent(abs(errors['bias']))} {'above' if errors['bias'] > 0 else 'below'} them "
-        "(median); no gate looks at them."
+        f"prediction lies {percent(abs(errors['bias']))} {'above' if errors['bias'] > 0 else 'below'} them (median), "
+        "from steps alone where a source states no prompt and answer lengths; no gate looks at them."
     )
 
 
@@ -301,7 +314,8 @@ def validate_markdown(record: Record) -> str:
 
 def _closing(record: Record) -> list[str]:
     baselines = [f"{name.replace('_', ' ')}: {what}." for name, what in record["baselines"].items()]
-    lines = [INTRODUCTION, "Baselines: " + " ".join(baselines), serving_sentence(record), gates_sentence(record)]
+    said = [f"[{one['code']}] {one['message']}" for one in record["warnings"] if one["code"] != "gate_missed"]
+    lines = [INTRODUCTION, "Baselines: " + " ".join(baselines), serving_sentence(record), *said, gates_sentence(record)]
     return [line for line in lines if line]
 
 

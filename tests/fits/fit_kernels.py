@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.optimize import least_squares
+from indexer import fit_indexer
+from search import Constants, fit, from_memory, kept, possible
 from tables import (
     CHIPS,
     ENGINES,
     Chip,
     Columns,
-    Flags,
     Floats,
     all_reduce_tables,
     attention_tables,
@@ -39,14 +39,7 @@ from specdec_cli.physics import roofline
 from specdec_cli.profiles.schema import AllReduce, AttentionKernel, GemmKernel, MlaKernel, MoeKernel
 from specdec_cli.units import KV_BYTES, WEIGHT_BYTES
 
-Constants = dict[str, float]
-Model = Callable[[Constants, dict[str, Floats]], Floats]
-
-MOST_ROWS = 2500  # of a fit; more change the third digit
 FUSED_TAU_US = 4.0  # us; see `fused`
-UNNOTICED_S = 0.7e-6  # s of memory time that no kernel's floor notices
-HOLD = 0.1  # pull of the start values, in rows: moves only a constant that the rows leave open
-WORST = (0.25, 0.7)  # held-out median or 90th percentile from which a form does not describe a kernel: not kept
 WORST_WINDOW = 0.3  # the same for a window's factor: several kernels in one table
 
 # Start and range of each constant. Fractions of a datasheet figure end at 1 where the figure bounds the kernel.
@@ -84,74 +77,13 @@ COMPUTE |= {"fp8": "fp8", "fp8_block": "fp8", "mxfp4_w4a8": "fp8"}
 
 def weight_bytes(dtype: str) -> float:
     """Bytes of one stored weight; a table's dtype may name how it is multiplied, too."""
-    return WEIGHT_BYTES[{"fp8_block": "fp8", "mxfp4_w4a8": "mxfp4"}.get(dtype, dtype)]
+    return WEIGHT_BYTES[{"mxfp4_w4a8": "mxfp4"}.get(dtype, dtype)]
 
 
 def compute_dtype(chip: Chip, dtype: str) -> str:
     """The dtype that the multiplication runs in: bf16 where the chip has no unit for the low precision."""
     wanted = COMPUTE[dtype]
     return wanted if wanted in chip.peak else "bf16"
-
-
-def search(model: Model, start: dict[str, tuple[float, float, float]], columns: Columns) -> Constants:
-    """Constants that make the logarithm of model / measured small, far rows counting less (soft L1, knee at 5 %)."""
-    names = list(start)
-    first, low, high = (np.log([start[name][i] for name in names]) for i in range(3))
-    rows = np.flatnonzero(columns.fit)
-    if len(rows) > MOST_ROWS:
-        rows = np.sort(np.random.default_rng(0).choice(rows, MOST_ROWS, replace=False))
-    part = {name: column[rows] for name, column in columns.values.items()}
-    measured = np.log(columns.seconds[rows])
-
-    def residuals(point: Floats) -> Floats:
-        error = np.log(model(dict(zip(names, np.exp(point), strict=True)), part)) - measured
-        return np.concatenate([error, HOLD * (point - first)])
-
-    found = least_squares(residuals, first, bounds=(low, high), loss="soft_l1", f_scale=0.05, max_nfev=120)
-    return {name: float(f"{value:.4g}") for name, value in zip(names, np.exp(found.x), strict=True)}
-
-
-def result(model: Model, constants: Constants, columns: Columns, **extra: Any) -> dict[str, Any]:
-    """The constants with their errors on the shapes that were not fitted (fractions of the measured time)."""
-    held_out = columns.part(~columns.fit)
-    answer: dict[str, Any] = dict(constants) | extra
-    answer |= {"n_fit": int(columns.fit.sum()), "n_heldout": len(held_out.seconds), "table": columns.label}
-    if len(held_out.seconds):
-        error = np.abs(model(constants, held_out.values) / held_out.seconds - 1.0)
-        answer["heldout_median_error"] = round(float(np.median(error)), 4)
-        answer["heldout_p90_error"] = round(float(np.percentile(error, 90)), 4)
-    return answer
-
-
-def fit(
-    model: Model,
-    start: dict[str, tuple[float, float, float]],
-    columns: Columns,
-    judged: Flags | None = None,
-    **extra: Any,
-) -> dict[str, Any]:
-    """Constants and held-out errors, {} where the table is too small; `judged`: rows that the errors are of."""
-    if columns.fit.sum() < 4 * len(start) or not (~columns.fit).any():
-        return {}
-    constants = search(model, start, columns)
-    return result(model, constants, columns if judged is None else columns.part(judged), **extra)
-
-
-def possible(columns: Columns, flops: Floats, peak: float, moved: Floats, bandwidth: float) -> Columns:
-    """Drop rows faster than the datasheet: their data sat in the cache from the call before, or the timer slipped."""
-    keep: Flags = (columns.seconds > flops / peak) & (columns.seconds > moved / bandwidth)
-    return columns.part(keep)
-
-
-def from_memory(columns: Columns, moved: Floats, chip: Chip) -> Columns:
-    """Drop rows whose cache or state (`moved` bytes) stays on the chip from one call to the next.
-
-    A benchmark calls one kernel again and again: what fits in the last-level cache stays there, and the call looks up
-    to six times faster than memory allows. In a model the other layers push it out. Rows that move so little that no
-    floor notices are kept.
-    """
-    read_s = moved / chip.bandwidth
-    return columns.part(((read_s < UNNOTICED_S) | (moved > chip.l2)) & (columns.seconds > read_s))
 
 
 def fit_gemm(tables: Path, chip: Chip, engine: str) -> dict[str, Any]:
@@ -357,16 +289,7 @@ FAMILIES: dict[str, Callable[[Path, Chip, str], dict[str, Any]]] = {
 }
 
 
-def kept(by_dtype: dict[str, Any], what: str) -> dict[str, Any]:
-    """Without the fits whose form does not describe the kernel; says which."""
-    answer = {}
-    for dtype, found in by_dtype.items():
-        errors = found["heldout_median_error"], found["heldout_p90_error"]
-        if errors[0] > WORST[0] or errors[1] > WORST[1]:
-            print(f"{what} {dtype}: median {errors[0]:.0%}, p90 {errors[1]:.0%} off: not kept", file=sys.stderr)
-        else:
-            answer[dtype] = found
-    return answer
+SINGLE = ("gated_delta", "indexer")  # families with one set of constants, whatever the dtype
 
 
 def fit_chip(tables: Path, chip: Chip, families: list[str]) -> dict[str, Any]:
@@ -374,8 +297,10 @@ def fit_chip(tables: Path, chip: Chip, families: list[str]) -> dict[str, Any]:
     answer: dict[str, Any] = {}
     for engine in ENGINES:
         found = {family: FAMILIES[family](tables, chip, engine) for family in families}
+        if "bf16" in found.get("gemm", {}):
+            found["indexer"] = fit_indexer(tables, chip, engine, found["gemm"]["bf16"])
         found = {family: constants for family, constants in found.items() if constants}
-        for family in ("gemm", "attention", "mla", "moe"):
+        for family in ("gemm", "attention", "mla", "moe", "all_reduce"):
             found[family] = kept(found.get(family, {}), f"{chip.name} {engine} {family}")
         found = {family: constants for family, constants in found.items() if constants}
         if found:
@@ -389,7 +314,7 @@ def summary(fits: dict[str, Any]) -> list[str]:
     for chip, engines in fits.items():
         for families in engines.values():
             for family, by_dtype in families.items():
-                sets = {"": by_dtype} if family == "gated_delta" else by_dtype
+                sets = {"": by_dtype} if family in SINGLE else by_dtype
                 for dtype, found in sets.items():
                     pair = (found["heldout_median_error"], found["heldout_p90_error"])
                     errors.setdefault((family, dtype), {}).setdefault(chip, []).append(pair)

@@ -1,0 +1,226 @@
+"""Published serving runs without speculation, mapped onto the shipped profiles.
+
+The rows are those of `serving_base.csv`: runs of InferenceX (SemiAnalysis, Apache-2.0) and of aiconfigurator's own
+clusters (ai-dynamo, Apache-2.0), as aiconfigurator bundles them. What a row does not say and the launch scripts of
+InferenceX (github SemiAnalysisAI/InferenceX, benchmarks/*.sh) do stands here: the dtype of the KV cache, and that
+prompts and answers are drawn between 0.8 and 1 of the nominal length. Not part of the wheel.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from specdec_cli.physics.layers import Layout
+from specdec_cli.profiles.schema import KvDtype, WeightDtype
+from specdec_cli.units import MS
+
+INFERENCEX_MEAN_LENGTH = 0.9
+"""Mean of lengths drawn evenly from 0.8 to 1 of the nominal one (`--random-range-ratio 0.8`)."""
+
+CHIPS = {
+    "h100_sxm": "h100-sxm",
+    "h200_sxm": "h200-sxm",
+    "b200_sxm": "b200-sxm",
+    "b300_sxm": "b300-sxm",
+    "gb200": "gb200-nvl72",
+}
+ENGINES = {"vllm": "vllm", "trtllm": "tensorrt-llm", "sglang": "sglang"}
+
+# Columns tp, attention_dp, moe_tp, moe_ep -> (tp, GPUs, ep). Where experts are spread they hold products of the sizes.
+LAYOUTS = {
+    (64, 1, 8, 8): (8, 8, 8),
+    (16, 1, 4, 4): (4, 4, 4),
+    (4, 1, 2, 2): (2, 2, 2),
+    (1, 64, 8, 8): (1, 8, 8),
+    (1, 16, 4, 4): (1, 4, 4),
+    (1, 8, 1, 8): (1, 8, 8),
+    (1, 4, 4, 1): (1, 4, 1),
+    (4, 4, 1, 16): (1, 4, 4),
+    (2, 2, 1, 4): (1, 2, 2),
+    # Attention data-parallel without a column that says so: one GPU cannot hold the model.
+    (1, 1, 2, 1): (1, 2, 1),
+    (1, 1, 4, 1): (1, 4, 1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What is loaded for a model path at a precision: a shipped profile, and parts stored otherwise."""
+
+    model: str
+    weights: WeightDtype | None = None
+    """Every part but the head and those below; None: as the profile ships."""
+    attention: WeightDtype | None = None
+    experts: WeightDtype | None = None
+
+
+# (last part of the model path, precision column) -> checkpoint. nvfp4 checkpoints of mixtures keep attention in bf16
+# (their quantisation configs exclude it); gpt-oss is MXFP4 experts and bf16 attention whatever the label says.
+CHECKPOINTS: dict[tuple[str, str], Checkpoint] = {
+    ("DeepSeek-R1", "fp8"): Checkpoint("deepseek-r1", weights="fp8_block"),
+    ("DeepSeek-V3", "fp8"): Checkpoint("deepseek-r1", weights="fp8_block"),
+    ("DeepSeek-R1", "fp4"): Checkpoint("deepseek-r1", weights="nvfp4", attention="bf16"),
+    ("DeepSeek-V3", "fp4"): Checkpoint("deepseek-r1", weights="nvfp4", attention="bf16"),
+    ("GLM-5", "fp4"): Checkpoint("glm-5-nvfp4"),
+    ("Kimi-K2.5", "fp4"): Checkpoint("kimi-k2.5-nvfp4"),
+    ("Kimi-K2.5", "int4"): Checkpoint("kimi-k2.5"),
+    ("Llama-3.1-70B", "fp8"): Checkpoint("llama-3.1-70b", weights="fp8"),
+    ("Llama-3.1-70B", "fp4"): Checkpoint("llama-3.1-70b", weights="nvfp4"),
+    ("Llama-3.1-8B-Instruct", ""): Checkpoint("llama-3.1-8b"),
+    ("Llama-3.1-8B-Instruct", "fp8"): Checkpoint("llama-3.1-8b", weights="fp8"),
+    ("Llama-3.1-8B-Instruct-FP8", "fp8"): Checkpoint("llama-3.1-8b", weights="fp8"),
+    ("MiniMax-M2.5", "fp8"): Checkpoint("minimax-m2.5", weights="fp8_block"),
+    ("MiniMax-M2.5", "fp4"): Checkpoint("minimax-m2.5-nvfp4"),
+    ("Qwen3-235B-A22B-FP8", "fp8"): Checkpoint("qwen3-235b-a22b-fp8", weights="fp8_block"),
+    ("Qwen3-32B", ""): Checkpoint("qwen3-32b"),
+    ("Qwen3-32B", "fp8"): Checkpoint("qwen3-32b", weights="fp8"),
+    ("Qwen3-32B", "fp4"): Checkpoint("qwen3-32b", weights="nvfp4"),
+    ("Qwen3-32B-NVFP4", "fp4"): Checkpoint("qwen3-32b", weights="nvfp4"),
+    ("Qwen3.5-397B-A17B", "bf16"): Checkpoint("qwen3.5-397b-a17b"),
+    ("Qwen3.5-397B-A17B", "fp8"): Checkpoint("qwen3.5-397b-a17b", weights="fp8_block"),
+    ("Qwen3.5-397B-A17B", "fp4"): Checkpoint("qwen3.5-397b-a17b-nvfp4"),
+    ("gpt-oss-120b", "fp4"): Checkpoint("gpt-oss-120b"),
+    ("gpt-oss-120b", "fp8"): Checkpoint("gpt-oss-120b"),
+}
+
+# KV dtype where the launch script states it or leaves `auto` on a bf16 model. First match of (model, chip, engine,
+# precision), `*` for any. The clusters of aiconfigurator publish no scripts: bf16, but fp8 where TensorRT-LLM runs an
+# fp8 checkpoint (its quantisation recipe sets both).
+KV: tuple[tuple[tuple[str, str, str, str], KvDtype], ...] = (
+    (("DeepSeek-*", "h200_sxm", "sglang", "*"), "bf16"),
+    (("DeepSeek-*", "*", "*", "*"), "fp8"),
+    (("GLM-5", "*", "*", "*"), "fp8"),
+    (("Kimi-K2.5", "*", "*", "fp4"), "fp8"),  # auto: the checkpoint carries KV scales
+    (("Llama-3.1-70B", "*", "*", "*"), "fp8"),
+    (("MiniMax-M2.5", "*", "*", "fp4"), "fp8"),  # auto: the checkpoint carries KV scales
+    (("MiniMax-M2.5", "h200_sxm", "*", "*"), "fp8"),
+    (("Qwen3.5-397B-A17B", "*", "*", "fp8"), "fp8"),
+    (("Qwen3.5-397B-A17B", "*", "*", "fp4"), "fp8"),
+    (("gpt-oss-120b", "b200_sxm", "*", "*"), "fp8"),
+    (("Qwen3-32B", "*", "trtllm", "fp8"), "fp8"),
+    (("Qwen3-235B-A22B-FP8", "*", "trtllm", "*"), "fp8"),
+    (("Qwen3-32B*", "*", "trtllm", "fp4"), "fp8"),
+    (("*", "*", "*", "*"), "bf16"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One measured serving point without speculation."""
+
+    id: str
+    hardware: str
+    engine: str
+    version: str
+    measured: str
+    """Date, or empty."""
+    precision: str
+    checkpoint: Checkpoint
+    kv: KvDtype
+    layout: Layout
+    concurrency: float
+    """Requests in flight on one replica."""
+    input_tokens: float
+    output_tokens: float
+    """Means of what was sent."""
+    tpot_s: float
+    configuration: str
+    """Model, chip, engine, precision, layout, nominal lengths: rows that share it are fitted or held out together."""
+    weight: float
+    """1 over the rows that repeat this measurement."""
+    unfit: str
+    """Why it is not compared; empty: it is."""
+
+    @property
+    def held_out(self) -> bool:
+        """Whether it belongs to the half of the configurations that no fit sees."""
+        return hashlib.sha256(self.configuration.encode()).digest()[0] % 2 == 1
+
+
+def load_runs(file: Path) -> list[Run]:
+    """Every row of `file`, those that are not compared with the reason."""
+    with file.open(encoding="utf-8", newline="") as text:
+        runs = [_run(row) for row in csv.DictReader(text)]
+    repeats = Counter(_measurement(run) for run in runs)
+    return [replace(run, weight=1.0 / repeats[_measurement(run)]) for run in runs]
+
+
+def _measurement(run: Run) -> tuple[str, float, float]:
+    return run.configuration, run.concurrency, run.tpot_s
+
+
+def _run(row: dict[str, str]) -> Run:
+    model = row["model_path"].rsplit("/", 1)[-1]
+    origin = row["silicon_data_source"]
+    key = tuple(int(float(row[name] or 1)) or 1 for name in _PARALLEL)
+    tp, gpus, ep = LAYOUTS.get(key, (key[0], key[0], key[3]))  # type: ignore[call-overload]
+    layout = Layout(tp=tp, gpus=gpus, ep=ep if gpus % ep == 0 else 1)
+    stated = re.search(r"silicon_concurrency=(\d+)", origin)
+    batch = float(row["batch_size"])
+    # Several replicas behind one router: the batch column is one replica's. Attention ranks share a replica.
+    concurrency = batch * layout.ranks if "aic-auto-gap" in origin or stated is None else float(stated[1])
+    share = 1.0 if "aic-auto-gap" in origin else INFERENCEX_MEAN_LENGTH
+    measured = re.search(r"measured=(\d{4}-\d\d-\d\d)", origin)
+    date = measured[1] if measured else ""
+    precision = row["precision"] or "bf16"
+    return Run(
+        id=row["id"],
+        hardware=CHIPS[row["system"]],
+        engine=ENGINES[row["backend"]],
+        version=row["backend_version"],
+        measured=date,
+        precision=precision,
+        checkpoint=CHECKPOINTS[model, row["precision"]],
+        kv=_kv_dtype(model, row["system"], row["backend"], row["precision"]),
+        layout=layout,
+        concurrency=concurrency,
+        input_tokens=share * float(row["isl"]),
+        output_tokens=share * float(row["osl"]),
+        tpot_s=float(row["silicon_tpot_ms"]) * MS,
+        configuration="/".join(
+            [
+                CHECKPOINTS[model, row["precision"]].model,
+                CHIPS[row["system"]],
+                ENGINES[row["backend"]],
+                precision,
+                f"tp{tp}-gpus{gpus}-ep{ep}",
+                f"{row['isl']}-{row['osl']}",
+            ]
+        ),
+        weight=1.0,
+        unfit=_unfit(model, row, date, tp),
+    )
+
+
+_PARALLEL = ("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
+
+
+def _kv_dtype(*row: str) -> KvDtype:
+    return next(dtype for wanted, dtype in KV if all(_matches(w, r) for w, r in zip(wanted, row, strict=True)))
+
+
+def _matches(wanted: str, found: str) -> bool:
+    return found.startswith(wanted[:-1]) if wanted.endswith("*") else found == wanted
+
+
+def _unfit(model: str, row: dict[str, str], date: str, tp: int) -> str:
+    if row["system"] == "gb200" and tp >= 12:
+        return "prefill and decode on separate GPUs"
+    return ""
+
+
+def compared(runs: Sequence[Run]) -> list[Run]:
+    """The runs that are compared, each measurement once."""
+    seen: set[tuple[str, float, float]] = set()
+    found = []
+    for run in runs:
+        if not run.unfit and _measurement(run) not in seen:
+            seen.add(_measurement(run))
+            found.append(run)
+    return found
