@@ -131,7 +131,7 @@ def test_dtypes_of_parts() -> None:
     """gpt-oss quantises its experts alone; DeepSeek-V3 everything but the vocabulary matrices (and routers, norms)."""
     oss, deepseek = load("gpt-oss-120b"), load("deepseek-v3")
     assert [weight_dtype(oss, part) for part in ("experts", "attention", "lm_head")] == ["mxfp4", "bf16", "bf16"]
-    assert [weight_dtype(deepseek, part) for part in ("experts", "attention", "dense_ffn")] == ["fp8"] * 3
+    assert [weight_dtype(deepseek, part) for part in ("experts", "attention", "dense_ffn")] == ["fp8_block"] * 3
     assert [weight_dtype(deepseek, part) for part in ("lm_head", "embedding", "router", "norms")] == ["bf16"] * 4
 
 

@@ -97,11 +97,12 @@ def draft_us(step: StepModel, draft_length: int, *, al: float, batch: float = 1,
     return float(times.draft_s[0, 0]) / US
 
 
-def toy_library(root: Path, *more: Data, engine: Data | None = None, hardware: Data | None = None) -> Library:
-    """The toy model, chip and engine, an EAGLE-3 head with its acceptance, an n-gram drafter, and what is added."""
+def toy_library(root: Path, *more: Data) -> Library:
+    """The toy model, chip and engine, an EAGLE-3 head with its acceptance, an n-gram drafter, and what is added or put
+    in their place."""
     base = [
-        hardware or toy_hardware(),
-        engine or toy_engine(),
+        toy_hardware(),
+        toy_engine(),
         toy_model(),
         toy_drafter(),
         toy_drafter("toy-ngram", "ngram"),

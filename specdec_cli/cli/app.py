@@ -33,6 +33,7 @@ class Entry(NamedTuple):
 COMMANDS = {
     "sweep": Entry("specdec_cli.cli.sweep", "The (batch, draft length) grid, its Pareto frontier, and the gain."),
     "recommend": Entry("specdec_cli.cli.recommend", "Which draft length to use, or none, and what it gains."),
+    "validate": Entry("specdec_cli.cli.validate", "How far off the model is: published measurements re-created."),
     "profiles": Entry("specdec_cli.cli.profiles", "The library of chips, models, drafters, acceptance and engines."),
 }
 
@@ -102,7 +103,7 @@ def specdec(
     answers for a default scenario: `specdec recommend --batch 32`.
 
     Exit codes: 0 an answer (off is one), 1 internal error, 2 wrong usage, 3 a profile or input file is missing or
-    invalid, 4 nothing is feasible, 130 interrupted.
+    invalid, 4 nothing is feasible, 5 validate found a source worse than allowed, 130 interrupted.
     """
 
 

@@ -5,7 +5,6 @@ The help texts state those defaults in words, so that `--help` need not load wha
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -129,7 +128,7 @@ Output = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Let --output replace a file that exists.")]
 Profiles = Annotated[
-    list[Path] | None,
+    list[str] | None,
     typer.Option(
         "--profiles", metavar="DIR", help="A folder of your own profiles, searched first; repeat it for several."
     ),

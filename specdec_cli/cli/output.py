@@ -19,6 +19,7 @@ from specdec_cli.errors import OutputError, UsageError, did_you_mean
 FORMATS = ("table", "json", "csv", "markdown")
 BY_ENDING = {".json": "json", ".csv": "csv", ".md": "markdown", ".markdown": "markdown"}
 BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended: 128 + 13
+PIECE = 4096  # letters; a pipe takes so many bytes at once or not at all
 INFORMATION = ("acceptance_source", "drafter_chosen")
 """Codes that say what was chosen; all others warn."""
 
@@ -142,7 +143,9 @@ def _umask() -> int:
 
 def _to_stdout(text: str) -> None:
     try:
-        sys.stdout.write(text)
+        # In pieces: an unbuffered stdout (PYTHONUNBUFFERED) takes a part of a long text and does not say so.
+        for start in range(0, len(text), PIECE):
+            sys.stdout.write(text[start : start + PIECE])
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader has seen enough (`| head`). What is still buffered must not complain at exit either.

@@ -8,6 +8,10 @@ import typer
 
 from specdec_cli.cli import options as opt
 from specdec_cli.cli.output import chosen_format, destination, note
+from specdec_cli.cli.profiles_check import check
+from specdec_cli.cli.profiles_import import import_profile
+from specdec_cli.cli.profiles_new import new
+from specdec_cli.cli.profiles_schema import schema
 from specdec_cli.errors import ProfileError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -23,13 +27,15 @@ app = typer.Typer(
     help="The library of chips, models, drafters, measured acceptance and engines.",
 )
 
-KINDS = ("hardware", "model", "drafter", "acceptance", "engine")
+KINDS = ("hardware", "model", "drafter", "acceptance", "engine", "measurement")
 BULKY = "acceptance"
 """Hundreds of profiles: listed where they are asked for."""
 
 Kind = Annotated[
     str | None,
-    typer.Option("--kind", metavar="KIND", help="hardware, model, drafter, acceptance or engine. Default: all."),
+    typer.Option(
+        "--kind", metavar="KIND", help="hardware, model, drafter, acceptance, engine, measurement. Default: all."
+    ),
 ]
 
 
@@ -153,6 +159,7 @@ def _find(library: Library, name: str, kinds: tuple[str, ...]) -> list[tuple[str
         "drafter": library.drafter,
         "acceptance": library.acceptance,
         "engine": library.engine,
+        "measurement": library.measurement,
     }
     if len(kinds) == 1:
         return [(kinds[0], look_up[kinds[0]](name))]
@@ -170,3 +177,9 @@ def _find(library: Library, name: str, kinds: tuple[str, ...]) -> list[tuple[str
         hint = did_you_mean(name.rsplit("/", 1)[-1], known) or "`specdec profiles list` shows all"
         raise ProfileError(f"unknown profile `{name}`", hint=hint)
     return found
+
+
+app.command()(check)
+app.command("import")(import_profile)
+app.command()(new)
+app.command()(schema)

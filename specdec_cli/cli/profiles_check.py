@@ -35,8 +35,8 @@ def check(
     if style not in ("table", "json"):
         raise UsageError(f"a check is written as table or json, not {style}")
     with destination(output, force) as target:
-        from specdec_cli.profiles.find import profile_files
         from specdec_cli.profiles.plausible import check_profile
+        from specdec_cli.profiles.search import profile_files
         from specdec_cli.report.check_pages import check_record, render_check
 
         checked = [(path, check_profile(path)) for path in profile_files(files)]

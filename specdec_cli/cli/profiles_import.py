@@ -20,7 +20,8 @@ KINDS = ("model", "drafter")
 
 def import_profile(
     config: Annotated[
-        Path, typer.Argument(metavar="CONFIG", help="A config.json, or a folder that holds one (hf_quant_config.json too).")
+        Path,
+        typer.Argument(metavar="CONFIG", help="A config.json, or a folder that holds one (hf_quant_config.json too)."),
     ],
     name: Annotated[
         str | None,
@@ -31,7 +32,9 @@ def import_profile(
     ] = None,
     target: Annotated[
         list[str] | None,
-        typer.Option("--target", metavar="MODEL", help="Drafters: the model that it drafts for; repeat it for several."),
+        typer.Option(
+            "--target", metavar="MODEL", help="Drafters: the model that it drafts for; repeat it for several."
+        ),
     ] = None,
     mechanism: Annotated[
         str | None,
@@ -43,7 +46,9 @@ def import_profile(
     ] = None,
     llama_bench: Annotated[
         Path | None,
-        typer.Option("--llama-bench", metavar="FILE", help="A GGUF copy: output of llama-bench, which holds its width."),
+        typer.Option(
+            "--llama-bench", metavar="FILE", help="A GGUF copy: output of llama-bench, which holds its width."
+        ),
     ] = None,
     output: opt.Output = None,
     force: opt.Force = False,
@@ -112,7 +117,7 @@ def _model(
 ) -> tuple[Profile, list[str]]:
     from specdec_cli.profiles.on_the_fly import import_model
 
-    model: Model = import_model(config, library.known_model, name=name, take_known_name=False).record
+    model: Model = import_model(config, library.known_model, name=name).record
     said_by = "--bits-per-weight"
     if bench is not None:
         from specdec_cli.engines.llama_bench import bits_per_weight
@@ -136,7 +141,9 @@ def _drafter(
 
     known = get_args(Mechanism)
     if mechanism is not None and mechanism not in known:
-        raise UsageError(f"--mechanism {mechanism!r} is not known; {did_you_mean(mechanism, known) or ', '.join(known)}")
+        raise UsageError(
+            f"--mechanism {mechanism!r} is not known; {did_you_mean(mechanism, known) or ', '.join(known)}"
+        )
     if not targets:
         raise UsageError("--target MODEL is needed: a drafter's config.json does not say which model it drafts for")
     names = [library.model(one).record.name for one in targets]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdec_cli.cli.output import Destination, note, note_warnings
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 SCENARIO = ("hardware", "model", "drafter", "engine", "acceptance", "acceptance_rate", "acceptance_length")
 
 
-def ask(options: Options, profiles: Sequence[Path] | None) -> Library:
+def ask(options: Options, profiles: Sequence[str] | None) -> Library:
     """The library in reach; says on stderr where nothing was asked and the default scenario answers."""
     from specdec_cli.explore.scenario import DEFAULTS
     from specdec_cli.profiles.library import Library

@@ -151,12 +151,9 @@ def _host(grid: Grid, column: int) -> dict[str, float]:
     batch = scenario.batches[0]
     host = {"step": overheads.step_ms * MS, "requests": overheads.per_request_us * 1e-6 * batch}
     if scenario.draft_lengths[column]:
-        host["entry_fee"] = overheads.speculation_ms * MS
-        host["draft_passes"] = float(
-            scenario.step.draft_host_s(
-                np.asarray(float(scenario.draft_lengths[column])), np.asarray(times.target_s[0, column])
-            )
-        )
+        length, width = np.asarray(float(scenario.draft_lengths[column])), np.asarray(float(grid.verify_width[column]))
+        host["entry_fee"] = float(scenario.step.entry_fee_s(length, width))
+        host["draft_passes"] = float(scenario.step.draft_host_s(length, width, np.asarray(times.target_s[0, column])))
     return host
 
 

@@ -323,7 +323,15 @@ def _scenario(
     if drafter is not None:
         draft = found.library.model(drafter.model).record if drafter.model is not None else None
         draft_dtypes = resolve_dtypes(draft.dtypes, kv_dtype=dtypes.kv) if draft is not None else None
-        plan = draft_plan(drafter, model, dtypes, layout, draft_model=draft, draft_model_dtypes=draft_dtypes)
+        plan = draft_plan(
+            drafter,
+            model,
+            dtypes,
+            layout,
+            draft_model=draft,
+            draft_model_dtypes=draft_dtypes,
+            logit_passes=engine.overheads.draft_logit_passes,
+        )
     acceptance, profile = _acceptance(found, model, drafter, context)
     beyond = drafter is not None and drafter.window_tokens is not None and context > drafter.window_tokens
     if beyond and drafter is not None:

@@ -27,10 +27,6 @@ from specdec_cli.physics.roofline import Cost, Floats
 from specdec_cli.profiles.schema import AllReduce, Engine, GemmKernel, Hardware, KernelSet, KvDtype, MoeKernel, Record
 from specdec_cli.units import ACTIVATION_BYTES, GIGA, KV_BYTES, LOGIT_BYTES, TERA, US, WEIGHT_BYTES
 
-# Passes over the fp32 logits: written by lm_head, then read and rewritten by the sampler. Whole-model studies on
-# H100 and H200 identify 3 to 4 and no further cost for each verified token.
-LOGIT_PASSES = 3.5
-
 # Bytes of hidden state that the small kernels of a layer move for each token, in multiples of its own size: two
 # norms and two residual adds read two and write one or two tensors each.
 SMALL_KERNEL_TENSORS = 10
@@ -77,6 +73,7 @@ class Chip:
     domain_gpus: int
     small_kernels_s: float
     """Of one layer."""
+    hides_shared_experts: bool
     mla_reads_once: bool
     saves_states: bool
     kv_dtype: KvDtype
@@ -90,6 +87,8 @@ def resolve_chip(hardware: Hardware, engine: Engine, kv_dtype: KvDtype) -> Chip:
     """The chip as `engine` drives it."""
     kernels = hardware.kernels.get(engine.kernels, hardware.kernels["default"])
     layer_us = kernels.small_kernels_us_per_layer if engine.cuda_graphs else kernels.eager_us_per_layer
+    if engine.small_kernels_us_per_layer is not None:
+        layer_us = engine.small_kernels_us_per_layer
     return Chip(
         name=hardware.name,
         bandwidth=hardware.memory_bandwidth_gb_per_s * GIGA,
@@ -100,6 +99,7 @@ def resolve_chip(hardware: Hardware, engine: Engine, kv_dtype: KvDtype) -> Chip:
         peer_bandwidth=hardware.link.peer_gb_per_s * GIGA,
         domain_gpus=hardware.link.domain_gpus,
         small_kernels_s=layer_us * US,
+        hides_shared_experts=engine.shared_experts == "beside",
         mla_reads_once=engine.mla_verify_reads == "once",
         saves_states=engine.recurrent_rollback == "saved_states",
         kv_dtype=kv_dtype,
@@ -154,7 +154,7 @@ def operation_cost(operation: Operation, shape: Shape, chip: Chip) -> Cost:
             moved = shape.rank_tokens * operation.hidden * ACTIVATION_BYTES * SMALL_KERNEL_TENSORS
             one = roofline.traffic_seconds(moved, chip.small_kernels_s, bandwidth=chip.bandwidth)
         case Logits():
-            moved = shape.rank_tokens * operation.vocabulary * LOGIT_BYTES * LOGIT_PASSES
+            moved = shape.rank_tokens * operation.vocabulary * LOGIT_BYTES * operation.passes
             one = roofline.traffic_seconds(moved, 0.0, bandwidth=chip.bandwidth)
         case AllReduceHidden():
             one = _all_reduce(operation, shape.rank_tokens, chip)
@@ -165,7 +165,7 @@ def operation_cost(operation: Operation, shape: Shape, chip: Chip) -> Cost:
 
 def _linear(operation: Linear, tokens: Floats, chip: Chip) -> Cost:
     kernel = _figures(chip.kernels.gemm, operation.dtype, chip, "gemm")
-    return roofline.gemm_seconds(
+    found = roofline.gemm_seconds(
         tokens,
         operation.n,
         operation.k,
@@ -174,6 +174,10 @@ def _linear(operation: Linear, tokens: Floats, chip: Chip) -> Cost:
         bandwidth=chip.bandwidth,
         kernel=kernel,
     )
+    if operation.independent and chip.hides_shared_experts:
+        # On a second stream its launches hide behind the routed experts; its bytes and FLOPs still count.
+        return found._replace(seconds=found.seconds - found.fixed_s, fixed_s=np.zeros_like(found.fixed_s))
+    return found
 
 
 def _attention(operation: Attention, shape: Shape, chip: Chip) -> Cost:
@@ -263,14 +267,24 @@ def _experts(operation: Experts, shape: Shape, chip: Chip) -> Cost:
 
 
 def _all_reduce(operation: AllReduceHidden, tokens: Floats, chip: Chip) -> Cost:
+    """The engine's own kernel, or the collective library's for messages that it carries faster."""
     gpus = operation.gpus
-    return roofline.all_reduce_seconds(
-        tokens * operation.hidden * ACTIVATION_BYTES,
-        gpus,
-        link_bandwidth=min(chip.link_bandwidth, chip.peer_bandwidth * (gpus - 1)),
-        figures=all_reduce_figures(chip.kernels.all_reduce, gpus, chip.name),
-        skew_us_per_peer=chip.kernels.skew_us_per_peer,
-    )
+
+    def by(table: dict[int, AllReduce]) -> Cost:
+        return roofline.all_reduce_seconds(
+            tokens * operation.hidden * ACTIVATION_BYTES,
+            gpus,
+            link_bandwidth=min(chip.link_bandwidth, chip.peer_bandwidth * (gpus - 1)),
+            figures=all_reduce_figures(table, gpus, chip.name),
+            skew_us_per_peer=chip.kernels.skew_us_per_peer,
+        )
+
+    own = by(chip.kernels.all_reduce)
+    if not chip.kernels.collective_library:
+        return own
+    library = by(chip.kernels.collective_library)
+    slower = own.seconds > library.seconds
+    return Cost(*(np.where(slower, theirs, ours) for ours, theirs in zip(own, library, strict=True)))
 
 
 def _exchange(operation: ExpertExchange, tokens: Floats, chip: Chip) -> Cost:

@@ -23,7 +23,7 @@ from specdec_cli.physics.layers import (
     head_operations,
     merge_alike,
 )
-from specdec_cli.physics.operations import AllReduceHidden, Linear, Operation, SmallKernels
+from specdec_cli.physics.operations import AllReduceHidden, Linear, Logits, Operation, SmallKernels
 from specdec_cli.profiles.schema import Drafter, DraftHead, Gqa, KvDtype, Mechanism, Model, WeightDtype
 
 SEQUENTIAL = frozenset({"draft_model", "eagle", "eagle3", "mtp", "self"})
@@ -83,12 +83,29 @@ def draft_plan(
     *,
     draft_model: Model | None = None,
     draft_model_dtypes: Dtypes | None = None,
+    logit_passes: float | None = None,
 ) -> DraftPlan:
     """The passes of `drafter` for `target`, spread over the target's GPUs.
 
     Args:
-        draft_model: the model that drafts, for the mechanism `draft_model`.
+        draft_model: the model that drafts, for the mechanism `draft_model`. logit_passes: over the logits of each
+        draft token, where the engine's draft sampler differs from its target's.
     """
+    plan = _whole_plan(drafter, target, target_dtypes, layout, draft_model, draft_model_dtypes)
+    if logit_passes is None:
+        return plan
+    head = tuple(replace(op, passes=logit_passes) if isinstance(op, Logits) else op for op in plan.head)
+    return replace(plan, head=head)
+
+
+def _whole_plan(
+    drafter: Drafter,
+    target: Model,
+    target_dtypes: Dtypes,
+    layout: Layout,
+    draft_model: Model | None,
+    draft_model_dtypes: Dtypes | None,
+) -> DraftPlan:
     mechanism = drafter.mechanism
     # A draft runs at the target's tensor parallelism on every attention rank; its layers are not expert-parallel.
     tp = Layout(tp=layout.tp, gpus=layout.tp, ep=1)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from specdec_cli.errors import UsageError
 from specdec_cli.physics.operations import (
+    LOGIT_PASSES,
     AllReduceHidden,
     Attention,
     ExpertExchange,
@@ -223,13 +224,22 @@ def _mamba_operations(
 
 
 def dense_operations(
-    name: str, hidden: int, intermediate: float, matrices: int, dtype: WeightDtype, tp: int, count: float
+    name: str,
+    hidden: int,
+    intermediate: float,
+    matrices: int,
+    dtype: WeightDtype,
+    tp: int,
+    count: float,
+    *,
+    independent: bool = False,
 ) -> list[Operation]:
     """A feed-forward block: gate and up in one kernel, then down."""
     first = "gate, up" if matrices == 3 else "up"
+    widen, narrow = (matrices - 1) * intermediate / tp, intermediate / tp
     return [
-        Linear(name=f"{name}{first}", n=(matrices - 1) * intermediate / tp, k=hidden, dtype=dtype, count=count),
-        Linear(name=f"{name}down", n=hidden, k=intermediate / tp, dtype=dtype, count=count),
+        Linear(name=f"{name}{first}", n=widen, k=hidden, dtype=dtype, count=count, independent=independent),
+        Linear(name=f"{name}down", n=hidden, k=narrow, dtype=dtype, count=count, independent=independent),
     ]
 
 
@@ -258,7 +268,14 @@ def ffn_operations(spec: schema.Ffn, hidden: int, layout: Layout, dtypes: Dtypes
     )
     if spec.shared_intermediate:
         operations += dense_operations(
-            "shared ", hidden, spec.shared_intermediate, spec.matrices, dtypes.ffn, layout.tp, count
+            "shared ",
+            hidden,
+            spec.shared_intermediate,
+            spec.matrices,
+            dtypes.ffn,
+            layout.tp,
+            count,
+            independent=True,
         )
     if layout.ranks > 1:
         copies = spec.top_k if layout.ep > 1 else 1
@@ -291,11 +308,13 @@ def block_operations(
     return operations
 
 
-def head_operations(vocabulary: int, hidden: int, layout: Layout, dtype: WeightDtype) -> list[Operation]:
+def head_operations(
+    vocabulary: int, hidden: int, layout: Layout, dtype: WeightDtype, *, logit_passes: float = LOGIT_PASSES
+) -> list[Operation]:
     """lm_head and the sampling of its logits. The input embedding is a look-up and is not read."""
     return [
         Linear(name="lm_head", n=vocabulary / layout.tp, k=hidden, dtype=dtype),
-        Logits(name="logits", vocabulary=vocabulary),
+        Logits(name="logits", vocabulary=vocabulary, passes=logit_passes),
     ]
 
 

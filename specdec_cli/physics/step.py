@@ -107,6 +107,13 @@ class StepModel:
         """The engine's time of a step that does not speculate, beside the kernels."""
         return self.overheads.step_ms * MS + self.overheads.per_request_us * US * requests
 
+    def entry_fee_s(self, draft_lengths: Floats, widths: Floats) -> Floats:
+        """What a step that speculates costs once, beside the kernels."""
+        overheads = self.overheads
+        chain = overheads.speculation_ms
+        tree = chain if overheads.tree_speculation_ms is None else overheads.tree_speculation_ms
+        return np.where(draft_lengths > 0, np.where(widths > draft_lengths + 1.0, tree, chain) * MS, 0.0)
+
     def times(
         self, batches: Floats, draft_lengths: Floats, widths: Floats, lengths: Floats, context: Floats
     ) -> StepTimes:
@@ -120,7 +127,7 @@ class StepModel:
         plain = pass_cost(self.target, self.shape(batches, np.ones_like(widths[:, :1]), context), self.chip)
         verify = pass_cost(self.target, self.shape(batches, widths, context), self.chip)
         speculating = draft_lengths > 0
-        fee = np.where(speculating, self.overheads.speculation_ms * MS, 0.0)
+        fee = self.entry_fee_s(draft_lengths, widths)
         target_s = plain.seconds + host
         verify_s = np.where(speculating, verify.seconds + host + fee, target_s)
         drafting = self.draft(batches, draft_lengths, widths, lengths, context, target_s)
@@ -142,7 +149,7 @@ class StepModel:
         if self.plan is None or not np.any(draft_lengths):
             return Cost(zero, zero, zero, zero, zero, zero)
         plan = self.plan
-        host = self.draft_host_s(draft_lengths, target_s) + zero
+        host = self.draft_host_s(draft_lengths, widths, target_s) + zero
         if plan.lookup:
             return Cost(host, zero, zero, host, zero, zero)
         kernels = _add(
@@ -155,7 +162,7 @@ class StepModel:
         costs = _scale(kernels, on)
         return costs._replace(seconds=costs.seconds + host, fixed_s=costs.fixed_s + host)
 
-    def draft_host_s(self, draft_lengths: Floats, target_s: Floats) -> Floats:
+    def draft_host_s(self, draft_lengths: Floats, widths: Floats, target_s: Floats) -> Floats:
         """The engine's time for D draft tokens, beside the kernels: its cost of each pass, or of a look-up."""
         plan, overheads = self.plan, self.overheads
         if plan is None:
@@ -163,7 +170,9 @@ class StepModel:
         if plan.lookup:
             return np.where(draft_lengths > 0, overheads.lookup_ms * MS, 0.0)
         pass_ms = overheads.draft_pass_ms_by_mechanism.get(plan.mechanism, overheads.draft_pass_ms)
-        per_pass = pass_ms * MS + overheads.draft_pass_target_fraction * target_s
+        tree_ms = pass_ms if overheads.tree_draft_pass_ms is None else overheads.tree_draft_pass_ms
+        milliseconds = np.where(widths > draft_lengths + 1.0, tree_ms, pass_ms)
+        per_pass = milliseconds * MS + overheads.draft_pass_target_fraction * target_s
         return np.asarray(plan.passes(draft_lengths) * per_pass)
 
     def draft_phases(

@@ -96,7 +96,7 @@ class Measurement(Profile, frozen=True, kw_only=True, tag_field="kind", tag="mea
 
     tier: Tier
     published: str
-    """YYYY-MM or YYYY-MM-DD."""
+    """YYYY, YYYY-MM or YYYY-MM-DD, as far as it is known."""
     origin: str
     """Where it can be read."""
     setups: Annotated[list[Setup], msgspec.Meta(min_length=1)]

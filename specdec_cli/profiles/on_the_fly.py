@@ -27,18 +27,18 @@ IMPORTED = "imported"
 """Origin of what was not read from a profile file."""
 
 
-def import_model(path: Path, known: Callable[[str], Model | None], *, name: str | None = None, take_known_name: bool = True) -> Loaded[Model]:
+def import_model(path: Path, known: Callable[[str], Model | None], *, name: str | None = None) -> Loaded[Model]:
     """The model of a `config.json` or of a folder that holds one.
 
-    `known` looks up the library's models by name or alias. A repository that the library knows gives its name (unless
-    not `take_known_name`), and with it drafters and acceptance; one that is a quantised copy of a known model says so in `quantised_from`. Raises
-    ProfileError where a size is missing or not modelled.
+    `known` looks up the library's models by name or alias. A repository that the library knows gives its name, and
+    with it drafters and acceptance; one that is a quantised copy of a known model says so in `quantised_from`.
+    Raises ProfileError where a size is missing or not modelled.
     """
     model = read_model(path, name=name)
     said = ""
     same = next((found for found in map(known, model.aliases) if found is not None), None)
     base = known(QUANTISED.sub("", model.name))
-    if name is None and take_known_name and same is not None:
+    if name is None and same is not None:
         model = msgspec.structs.replace(model, name=same.name)
         said = f" (the library knows {model.aliases[0]} by that name; its drafters and acceptance are used)"
     elif base is not None and base.name != model.name and _same_sizes(model, base):

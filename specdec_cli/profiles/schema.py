@@ -140,6 +140,9 @@ class KernelSet(Record, frozen=True, kw_only=True):
     mla: dict[KvDtype, MlaKernel] = {}
     moe: dict[WeightDtype, MoeKernel] = {}
     all_reduce: dict[int, AllReduce] = {}
+    collective_library: dict[int, AllReduce] = {}
+    """An all-reduce by the vendor's collective library, which large messages (a prompt's) are handed to where it is
+    faster; empty: the engine's own kernel at every size."""
     linear_attention: LinearAttentionKernel | None = None
     indexer: IndexerKernel | None = None
     small_kernels_us_per_layer: NonNegative
@@ -472,7 +475,13 @@ class Overheads(Record, frozen=True, kw_only=True):
     """For each sequential draft pass, as a share of the target's step (mat-vec kernels that do not amortise)."""
     draft_pass_ms_by_mechanism: dict[Mechanism, NonNegative] = {}
     """Instead of `draft_pass_ms` for these mechanisms: a version's slow path may be one drafter's alone."""
+    tree_speculation_ms: NonNegative | None = None
+    """The entry fee of a step that verifies a tree; None: as a chain's."""
+    tree_draft_pass_ms: NonNegative | None = None
+    """For each pass that drafts a level of a tree; None: as a chain's."""
     per_request_us: NonNegative
+    draft_logit_passes: NonNegative | None = None
+    """Passes over the fp32 logits that drawing one draft token takes (eager soft-max, top-p); None: as the target's."""
     lookup_ms: NonNegative
     """One n-gram or suffix look-up for the batch."""
 
@@ -509,6 +518,10 @@ class Engine(Profile, frozen=True, kw_only=True, tag_field="kind", tag="engine")
     """Entry of a chip's `kernels` to use; `default` where the chip has none of that name."""
     cuda_graphs: bool
     overheads: Overheads
+    small_kernels_us_per_layer: NonNegative | None = None
+    """Instead of the chip's figure: newer versions fuse norms, rope and all-reduces, older ones fuse less."""
+    shared_experts: Literal["after", "beside"] = "after"
+    """beside: shared experts run on a second stream, their launches hidden behind the routed ones."""
     fitted_sweeps: CountOrZero
     """How many published sweeps the overheads rest on; below three the band is wider."""
     mla_verify_reads: Literal["once", "per_token"] = "once"

@@ -88,6 +88,23 @@ def loose_files(root: Root) -> list[Path]:
     return [Path(entry.path) for entry in _entries(root.folder) if _is_profile(entry)]
 
 
+def profile_files(paths: Iterable[Path]) -> list[Path]:
+    """Files as given, and for a folder every profile below it.
+
+    Raises ProfileError for a folder without any.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if not _is_dir(path):
+            found.append(path)
+            continue
+        below = sorted(_below(path))
+        if not below:
+            raise ProfileError(f"no profile ({', '.join(ENDINGS)}) below this folder", file=path)
+        found += below
+    return list(dict.fromkeys(found))
+
+
 def _below(folder: Path) -> Iterator[Path]:
     """Every profile file under a folder; each real folder once, so that a symlink to a parent ends."""
     waiting, seen = [folder], set()

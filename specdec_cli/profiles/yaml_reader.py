@@ -15,10 +15,10 @@ import codecs
 import math
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import yaml
 
@@ -73,8 +73,7 @@ _SYNTAX_HINTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """Where a value stands, and how a scalar is spelled there (None for a list or a mapping)."""
 
     line: int
@@ -87,7 +86,7 @@ class Document:
 
     path: Path
     data: dict[str | int, Any]
-    marks: dict[KeyPath, Mark]
+    marks: Mapping[KeyPath, Mark]
 
     def line(self, key: KeyPath) -> int | None:
         """The line of a key, or of the nearest one above it that the file holds."""
@@ -101,6 +100,29 @@ class Document:
         """A scalar as the file spells it (`off` for False); None where there is none."""
         mark = self.marks.get(key)
         return mark.written if mark is not None else None
+
+
+class _Marks(Mapping[KeyPath, Mark]):
+    """The marks of a text, found by reading it again when one is asked for: only errors and sources ask."""
+
+    def __init__(self, text: str, path: Path) -> None:
+        self._text, self._path = text, path
+        self._found: dict[KeyPath, Mark] | None = None
+
+    def _all(self) -> dict[KeyPath, Mark]:
+        if self._found is None:
+            self._found = {}
+            _Builder(self._path, self._found).build(yaml.parse(self._text, Loader=_LOADER))
+        return self._found
+
+    def __getitem__(self, key: KeyPath) -> Mark:
+        return self._all()[key]
+
+    def __iter__(self) -> Iterator[KeyPath]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
 
 
 def dotted(key: KeyPath) -> str:
@@ -161,8 +183,11 @@ def _text(path: Path) -> str:
 class _Open:
     """A list or mapping that is being filled."""
 
-    path: KeyPath
-    value: dict[str | int, Any] | list[Any]
+    value: Any
+    """A dict or a list."""
+    mapping: bool
+    step: str | int
+    """The key or the place under which it stands in what holds it."""
     key: str | int | None = None
     """The key that waits for its value; lists and mappings between entries have none."""
     key_line: int = 0
@@ -172,7 +197,8 @@ class _Open:
 def parse(text: str, path: Path) -> Document:
     """Read YAML text; `path` names it in errors. Raises ProfileError as `read` does."""
     try:
-        return _Builder(path).build(yaml.parse(text, Loader=_LOADER))
+        data = _Builder(path).build(yaml.parse(text, Loader=_LOADER))
+        return Document(path, data, _Marks(text, path))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = error.problem or error.context or "cannot be read"
@@ -189,14 +215,16 @@ def parse(text: str, path: Path) -> Document:
 class _Builder:
     """Builds the tree event by event, without recursion."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, marks: dict[KeyPath, Mark] | None = None) -> None:
+        """`marks` takes the place of every key; None: they are not wanted."""
         self.path = path
-        self.marks: dict[KeyPath, Mark] = {}
+        self.marks = marks
         self.open: list[_Open] = []
         self.root: Any = None
+        self.root_line = 0
         self.documents = 0
 
-    def build(self, events: Iterator[yaml.Event]) -> Document:
+    def build(self, events: Iterator[yaml.Event]) -> dict[str | int, Any]:
         for event in events:
             kind = type(event)
             if kind is yaml.ScalarEvent:
@@ -219,8 +247,8 @@ class _Builder:
         if not isinstance(self.root, dict):
             found = "a list" if isinstance(self.root, list) else "a single value"
             message = f"expected a mapping of keys, found {found}"
-            raise ProfileError(message, file=self.path, line=self.marks[()].line, hint="a profile reads `key: value`")
-        return Document(self.path, self.root, self.marks)
+            raise ProfileError(message, file=self.path, line=self.root_line, hint="a profile reads `key: value`")
+        return self.root
 
     def _refuse(self, event: Any, message: str, *, hint: str | None = None, at: KeyPath = ()) -> NoReturn:
         key = dotted(at or self._here()) or None
@@ -228,15 +256,17 @@ class _Builder:
 
     def _here(self) -> KeyPath:
         """The key path of the value that comes next."""
+        path = self._steps()
         if not self.open:
-            return ()
+            return path
         parent = self.open[-1]
-        if isinstance(parent.value, list):
-            return (*parent.path, len(parent.value))
-        return parent.path if parent.key is None else (*parent.path, str(parent.key))
+        if not parent.mapping:
+            return (*path, len(parent.value))
+        return path if parent.key is None else (*path, str(parent.key))
 
-    def _awaits_key(self) -> bool:
-        return bool(self.open) and isinstance(self.open[-1].value, dict) and self.open[-1].key is None
+    def _steps(self) -> KeyPath:
+        """The key path of the innermost open list or mapping."""
+        return tuple(one.step for one in self.open[1:])
 
     def _plain(self, event: Any) -> None:
         """Refuse what only a hand-made or hostile profile carries."""
@@ -248,28 +278,32 @@ class _Builder:
 
     def _start(self, event: Any, value: dict[str | int, Any] | list[Any]) -> None:
         self._plain(event)
-        if self._awaits_key():
-            found = "a mapping" if isinstance(value, dict) else "a list"
+        parent = self.open[-1] if self.open else None
+        mapping = isinstance(value, dict)
+        if parent is not None and parent.mapping and parent.key is None:
             hint = "put a text that holds { } [ ] in quotes"
-            self._refuse(event, f"expected a key of text, found {found}", hint=hint)
+            self._refuse(event, f"expected a key of text, found {'a mapping' if mapping else 'a list'}", hint=hint)
         if len(self.open) >= MAX_DEPTH:
             self._refuse(event, f"expected at most {MAX_DEPTH} levels, found more")
-        path = self._here()
-        self._put(value, event.start_mark.line + 1, None)
-        self.open.append(_Open(path, value))
+        step: str | int = ""
+        if parent is not None:
+            step = str(parent.key) if parent.mapping else len(parent.value)
+        self._put(parent, value, event, None)
+        self.open.append(_Open(value, mapping, step))
 
     def _scalar(self, event: Any) -> None:
-        self._plain(event)
+        # Tens of thousands of scalars pass here when the whole library is listed: no call that can be spared.
+        if event.anchor is not None or event.tag is not None:
+            self._plain(event)
         written: str = event.value
         plain: bool = event.implicit[0]
-        if self._awaits_key():
-            self._key(event, written, plain)
+        parent = self.open[-1] if self.open else None
+        if parent is not None and parent.mapping and parent.key is None:
+            self._key(event, parent, written, plain)
         else:
-            value = self._resolve(event, written) if plain else written
-            self._put(value, event.start_mark.line + 1, written)
+            self._put(parent, self._resolve(event, written) if plain else written, event, written)
 
-    def _key(self, event: Any, written: str, plain: bool) -> None:
-        parent = self.open[-1]
+    def _key(self, event: Any, parent: _Open, written: str, plain: bool) -> None:
         if plain and written == "<<":
             self._refuse(event, "merge keys (<<) are not read", hint="write the keys out in full")
         key = self._resolve(event, written) if plain else written
@@ -282,22 +316,22 @@ class _Builder:
         first = parent.key_lines.setdefault(str(key), line)
         if len(parent.key_lines) == len(parent.value):
             message = f"the key `{written}` is given twice, on lines {first} and {line}"
-            self._refuse(event, message, at=(*parent.path, str(key)), hint="keep one of them")
+            self._refuse(event, message, at=(*self._steps(), str(key)), hint="keep one of them")
         parent.key, parent.key_line = key, line
 
-    def _put(self, value: Any, line: int, written: str | None) -> None:
-        here = self._here()
-        if not self.open:
-            self.root = value
+    def _put(self, parent: _Open | None, value: Any, event: Any, written: str | None) -> None:
+        """Store a value where it belongs."""
+        if self.marks is not None:
+            # A list's entry stands on its own line, a mapping's where its key does.
+            line = parent.key_line if parent is not None and parent.mapping else event.start_mark.line + 1
+            self.marks[self._here()] = Mark(line, written)
+        if parent is None:
+            self.root, self.root_line = value, event.start_mark.line + 1
+        elif parent.mapping:
+            parent.value[parent.key] = value
+            parent.key = None
         else:
-            parent = self.open[-1]
-            if isinstance(parent.value, list):
-                parent.value.append(value)
-            else:
-                assert parent.key is not None  # the parser gives every value a key first
-                parent.value[parent.key] = value
-                line, parent.key = parent.key_line, None
-        self.marks[here] = Mark(line, written)
+            parent.value.append(value)
 
     def _resolve(self, event: Any, written: str) -> Any:
         """A plain scalar's value."""

@@ -17,7 +17,13 @@ TITLES = {
     "drafter": "Drafters",
     "acceptance": "Measured acceptance",
     "engine": "Engines",
+    "measurement": "Published measurements",
 }
+SOURCES = (
+    Column("sources", lambda r: ", ".join(r["source_kinds"][:2]), numeric=False),
+    Column("checked", lambda r: r["checked"] or "-", numeric=False),
+)
+"""How the figures came about, the two most frequent ways, and how old they are."""
 COLUMNS: dict[str, tuple[Column, ...]] = {
     "hardware": (
         Column("name", lambda r: r["name"], numeric=False),
@@ -31,6 +37,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("link GB/s", lambda r: number(r["link_gb_per_s"], 3)),
         Column("kernels", lambda r: "fitted" if r["kernels_fitted"] else "taken over", numeric=False),
         Column("confidence", lambda r: r["confidence"], numeric=False),
+        *SOURCES,
     ),
     "model": (
         Column("name", lambda r: r["name"], numeric=False),
@@ -42,6 +49,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("state MB/request", lambda r: number(r["state_mb_per_request"], 3)),
         Column("weights", lambda r: r["weight_dtype"], numeric=False),
         Column("MTP layers", lambda r: str(r["mtp_layers"])),
+        *SOURCES,
     ),
     "drafter": (
         Column("name", lambda r: r["name"], numeric=False),
@@ -49,6 +57,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("targets", lambda r: ", ".join(r["targets"]) or "any", numeric=False),
         Column("parameters 1e6", lambda r: number(r["parameters_m"], 3)),
         Column("trained context tokens", lambda r: number(r["window_tokens"], 6)),
+        *SOURCES,
     ),
     "acceptance": (
         Column("name", lambda r: r["name"], numeric=False),
@@ -57,6 +66,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("AL", lambda r: _span(r["acceptance_length_min"], r["acceptance_length_max"]), numeric=False),
         Column("measured by", lambda r: r["measured_by"], numeric=False),
         Column("default", lambda r: "*" if r["default"] else "", numeric=False),
+        *SOURCES,
     ),
     "engine": (
         Column("name", lambda r: r["name"], numeric=False),
@@ -64,6 +74,16 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("version", lambda r: r["version"], numeric=False),
         Column("date", lambda r: r["date"], numeric=False),
         Column("fitted sweeps", lambda r: str(r["fitted_sweeps"])),
+        *SOURCES,
+    ),
+    "measurement": (
+        Column("name", lambda r: r["name"], numeric=False),
+        Column("tier", lambda r: r["tier"], numeric=False),
+        Column("published", lambda r: r["published"], numeric=False),
+        Column("points", lambda r: str(r["points"])),
+        Column("chips", lambda r: ", ".join(r["measured_on"]), numeric=False),
+        Column("models", lambda r: ", ".join(r["models"]), numeric=False),
+        *SOURCES,
     ),
 }
 

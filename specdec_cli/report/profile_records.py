@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from specdec_cli import __version__
 from specdec_cli.profiles.checks import source_key
 from specdec_cli.profiles.library import Loaded
+from specdec_cli.profiles.measurement import Measurement
 from specdec_cli.profiles.parameters import (
     active_parameters,
     count_parameters,
     kv_bytes_per_token,
     recurrent_state_bytes,
 )
-from specdec_cli.profiles.schema import AcceptanceProfile, Drafter, Engine, Hardware, Model
+from specdec_cli.profiles.schema import AcceptanceProfile, Drafter, Engine, Hardware, Model, Profile
 from specdec_cli.profiles.yaml_reader import append
 from specdec_cli.units import GIGA, KILO, MEGA, TERA
 
@@ -64,9 +66,27 @@ def summary(loaded: Loaded[Any]) -> Record:
                 "date": record.date,
                 "fitted_sweeps": record.fitted_sweeps,
             }
+        case Measurement():
+            facts = {
+                "tier": record.tier,
+                "published": record.published,
+                "setups": len(record.setups),
+                "points": sum(len(setup.points) for setup in record.setups),
+                "measured_on": sorted({setup.hardware for setup in record.setups}),
+                "models": sorted({setup.model for setup in record.setups}),
+            }
         case _:
             raise TypeError(f"no summary for {type(record).__name__}")
-    return {**head, **facts}
+    return {**head, **facts, **_age(record)}
+
+
+def _age(record: Profile) -> Record:
+    """How the figures of a profile came about, the most frequent way first, and when they were last looked at."""
+    kinds = Counter(source.kind for source in record.sources.values())
+    return {
+        "source_kinds": [kind for kind, _ in kinds.most_common()],
+        "checked": max((source.checked for source in record.sources.values()), default=None),
+    }
 
 
 def kind_of(record: Any) -> str:

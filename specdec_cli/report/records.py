@@ -109,6 +109,7 @@ def point_records(sweep: Sweep, indices: Sequence[int]) -> list[Record]:
     points = sweep.points
     scenarios = [grid.scenario for grid in sweep.grids]
     bases = [grid.basis for grid in sweep.grids]
+    widths = [grid.verify_width.tolist() for grid in sweep.grids]
     columns = {
         name: getattr(points, name)[list(indices)].tolist()
         for name in (
@@ -125,7 +126,7 @@ def point_records(sweep: Sweep, indices: Sequence[int]) -> list[Record]:
             {
                 "batch": at["batch"],
                 "draft_length": length,
-                "verify_width": 1 + length,
+                "verify_width": widths[at["scenario"]][at["column"]],
                 "acceptance_length": at["acceptance_length"],
                 "acceptance_basis": bases[at["scenario"]][at["column"]],
                 "target_ms": at["target_s"] / MS,

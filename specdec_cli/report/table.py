@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from rich.box import Box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from specdec_cli.report.columns import Grid, key_numbers, point_grid, schedule_grid, suggestion, uplift_grid
+from specdec_cli.report.page import Page
 from specdec_cli.report.words import (
     answer_sentence,
     basis_legend,
@@ -29,78 +23,7 @@ from specdec_cli.report.words import (
 
 Record = dict[str, Any]
 
-HEAD_RULE = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
-"""A rule below the header and nothing else; ASCII, so that any terminal and any file shows it."""
-UNCUT = 100_000  # columns; wider than any table, so that nothing is folded or cut
-
-
-class Page:
-    """Text as it grows: prose wrapped at `width` (None: never), tables always whole."""
-
-    def __init__(self, width: int | None, colour: bool) -> None:
-        self._width = width
-        self._out = io.StringIO()
-        self._console = Console(
-            file=self._out,
-            width=UNCUT,
-            force_terminal=colour,
-            color_system="standard" if colour else None,
-            no_color=not colour,
-            legacy_windows=False,
-            _environ={},  # COLUMNS and its like must not cut what is piped
-        )
-
-    @property
-    def text(self) -> str:
-        """The page, without blanks at the ends of lines."""
-        return "\n".join(line.rstrip() for line in self._out.getvalue().splitlines()) + "\n"
-
-    def say(self, text: str = "", *, style: str = "", indent: str = "") -> None:
-        """A paragraph, its further lines at `indent`; nothing in it is read as markup."""
-        body = plain(text)
-        lead = body[: len(body) - len(body.lstrip())]
-        if self._width is not None and body:
-            body = textwrap.fill(
-                body.lstrip(),
-                max(self._width, len(indent) + 20),
-                initial_indent=lead,
-                subsequent_indent=indent,
-                break_on_hyphens=False,
-                break_long_words=False,
-            )
-        self._print(Text(body, style=style))
-
-    def literal(self, line: str) -> None:
-        """A line to copy: never wrapped."""
-        self._print(Text(plain(line)))
-
-    def table(self, grid: Grid, *, indent: int = 0) -> None:
-        """Aligned columns."""
-        table = Table(box=HEAD_RULE, show_edge=False, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        for header, numeric in zip(grid.headers, grid.numeric, strict=True):
-            table.add_column(Text(header), justify="right" if numeric else "left", no_wrap=True)
-        for at, row in enumerate(grid.rows):
-            table.add_row(*(Text(plain(cell)) for cell in row), style="green" if at in grid.stressed else "")
-        if indent:
-            from rich.padding import Padding
-
-            self._print(Padding(table, (0, 0, 0, indent), expand=False))
-        else:
-            self._print(table)
-
-    def facts(self, rows: Sequence[tuple[str, str]]) -> None:
-        """Names and what is to be said of them, aligned."""
-        widest = max(len(name) for name, _ in rows)
-        for name, said in rows:
-            self.say(f"  {name.ljust(widest)}  {said}", indent=" " * (widest + 2))
-
-    def _print(self, thing: Any) -> None:
-        self._console.print(thing, markup=False, highlight=False, emoji=False, soft_wrap=True)
-
-
-def plain(text: str) -> str:
-    """The text without control characters: a name in a profile must not steer a terminal."""
-    return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)
+__all__ = ["Page", "listing_table", "recommend_table", "sweep_table"]
 
 
 def sweep_table(record: Record, *, width: int | None, colour: bool) -> str:
@@ -192,7 +115,8 @@ def _guidelines(page: Page, rules: Sequence[Record]) -> None:
         page.say(f"  {guideline_head(rule)}", indent="     ")
         page.say(f"     {rule['why']}", indent="     ")
         line = "; ".join(part for part in (suggestion(rule), key_numbers(rule)) if part)
-        page.say(f"     {line}", style="dim", indent="     ")
+        if line:
+            page.say(f"     {line}", style="dim", indent="     ")
 
 
 def listing_table(record: Record, grids: Sequence[tuple[str, Grid]], *, width: int | None, colour: bool) -> str:

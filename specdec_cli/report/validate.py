@@ -269,6 +269,10 @@ def serving_sentence(record: Record) -> str | None:
 
 def gates_sentence(record: Record) -> str:
     """How many gates hold."""
+    if not record["gates"]:
+        return (
+            "No gate applies: these sources hold no expectations, and those on totals hold for the whole library only."
+        )
     missed = sum(not gate["passed"] for gate in record["gates"])
     what = "" if record["whole_library"] else "; those on totals hold for the whole library only"
     return f"{len(record['gates']) - missed} of {len(record['gates'])} gates hold{what}."
@@ -292,7 +296,7 @@ def sections(record: Record) -> list[tuple[str, Grid]]:
 
 def validate_table(record: Record, *, width: int | None, colour: bool) -> str:
     """The answer for a person."""
-    from specdec_cli.report.table import Page
+    from specdec_cli.report.page import Page
 
     page = Page(width, colour)
     for title, grid in sections(record):

@@ -30,6 +30,7 @@ from tables import (
     datasheet,
     gated_delta_tables,
     gemm_tables,
+    library_tables,
     mla_tables,
     moe_tables,
     packaged_tables,
@@ -39,7 +40,6 @@ from specdec_cli.physics import roofline
 from specdec_cli.profiles.schema import AllReduce, AttentionKernel, GemmKernel, MlaKernel, MoeKernel
 from specdec_cli.units import KV_BYTES, WEIGHT_BYTES
 
-FUSED_TAU_US = 4.0  # us; see `fused`
 WORST_WINDOW = 0.3  # the same for a window's factor: several kernels in one table
 
 # Start and range of each constant. Fractions of a datasheet figure end at 1 where the figure bounds the kernel.
@@ -111,22 +111,7 @@ def fit_gemm(tables: Path, chip: Chip, engine: str) -> dict[str, Any]:
         columns = possible(columns, 2 * m * n * k, peak, n * k * weight, chip.bandwidth)
         start = GEMM_START | (QUANTISE_START if quantises else {})
         fits[dtype] = fit(model, start, columns, compute=compute)
-    fits = {dtype: found for dtype, found in fits.items() if found}
-    if engine == "tensorrt-llm":
-        for dtype in ("fp8", "nvfp4"):
-            if dtype in fits:
-                fits[dtype] = fused(fits[dtype], fits["bf16"])
-    return fits
-
-
-def fused(found: dict[str, Any], bf16: dict[str, Any]) -> dict[str, Any]:
-    """TensorRT-LLM's fp8 and nvfp4 constants without the quantise launch that its tables time before each GEMM.
-
-    The engine fuses it into the norm before: whole models run as if the floor were 4 us (Llama-70B fp8, TP4, one B200
-    node: 6.6 ms at batch 4, with the tabled floors 10.3). The errors stay those of the tabled constants.
-    """
-    floors = {"tau_us": min(found["tau_us"], FUSED_TAU_US), "tau_k_us": min(found["tau_k_us"], bf16["tau_k_us"])}
-    return found | {f"tabled_{name}": found[name] for name in floors} | floors
+    return {dtype: found for dtype, found in fits.items() if found}
 
 
 ATTENTION_TILE = 128
@@ -257,6 +242,20 @@ def fit_all_reduce(tables: Path, chip: Chip, engine: str) -> dict[str, Any]:
     return {gpus: found for gpus, found in fits.items() if found}
 
 
+def fit_collective_library(tables: Path, chip: Chip, engine: str) -> dict[str, Any]:
+    """NCCL, which every engine calls: fitted once, among vLLM's kernels."""
+    fits = {}
+    for gpus, columns in library_tables(tables, chip) if engine == "vllm" else ():
+
+        def model(c: Constants, v: dict[str, Floats], gpus: int = gpus) -> Floats:
+            return roofline.all_reduce_seconds(
+                v["message"], gpus, link_bandwidth=chip.link, figures=AllReduce(**c), skew_us_per_peer=0.0
+            ).seconds
+
+        fits[str(gpus)] = fit(model, ALL_REDUCE_START, columns)
+    return {gpus: found for gpus, found in fits.items() if found}
+
+
 def fit_gated_delta(tables: Path, chip: Chip, engine: str) -> dict[str, Any]:
     both = gated_delta_tables(tables, chip, engine)
     if both is None:
@@ -285,6 +284,7 @@ FAMILIES: dict[str, Callable[[Path, Chip, str], dict[str, Any]]] = {
     "mla": fit_mla,
     "moe": fit_moe,
     "all_reduce": fit_all_reduce,
+    "collective_library": fit_collective_library,
     "gated_delta": fit_gated_delta,
 }
 
@@ -300,7 +300,7 @@ def fit_chip(tables: Path, chip: Chip, families: list[str]) -> dict[str, Any]:
         if "bf16" in found.get("gemm", {}):
             found["indexer"] = fit_indexer(tables, chip, engine, found["gemm"]["bf16"])
         found = {family: constants for family, constants in found.items() if constants}
-        for family in ("gemm", "attention", "mla", "moe", "all_reduce"):
+        for family in ("gemm", "attention", "mla", "moe", "all_reduce", "collective_library"):
             found[family] = kept(found.get(family, {}), f"{chip.name} {engine} {family}")
         found = {family: constants for family, constants in found.items() if constants}
         if found:

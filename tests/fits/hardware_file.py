@@ -24,7 +24,7 @@ SINGLE = re.compile(r"^    ([a-z]\w*):\s+(\{.*?\})(\s*#.*)?$")
 SCALAR = re.compile(r"^    [a-z]\w*:\s+[\d.]+(\s*#.*)?$")
 SOURCE = re.compile(r'^  "?([\w.*-]+)"?:\s+\{')
 
-SECTIONS = ("gemm", "attention", "mla", "moe", "all_reduce", "linear_attention", "indexer")
+SECTIONS = ("gemm", "attention", "mla", "moe", "all_reduce", "collective_library", "linear_attention", "indexer")
 DTYPES = ("fp32", "bf16", "fp16", "fp8", "fp8_block", "int8", "int4", "mxfp4", "nvfp4")
 DTYPES += ("q8_0", "q6_k", "q5_k", "q4_k", "q4_0")
 FIELDS = {
@@ -33,6 +33,7 @@ FIELDS = {
     "mla": ("eta_m", "eta_c", "tau_us", "tau_l_us", "overlap_exponent"),
     "moe": ("compute", "eta_c", "eta_m", "eta_a", "overlap_exponent", "tau_us"),
     "all_reduce": ("latency_us", "efficiency"),
+    "collective_library": ("latency_us", "efficiency"),
     "linear_attention": ("floor_us", "conv_us", "eta_m"),
     "indexer": ("floor_us", "eta_m"),
 }
@@ -126,7 +127,9 @@ def flow(section: str, values: Values) -> str:
 
 
 def source_line(key: str, source: Values) -> str:
-    texts = {name: '"' + str(source[name]).replace('"', "'") + '"' for name in ("checked", "from", "note") if name in source}
+    texts = {
+        name: '"' + str(source[name]).replace('"', "'") + '"' for name in ("checked", "from", "note") if name in source
+    }
     return f"  {key}: {{kind: {source['kind']}, " + ", ".join(f"{name}: {text}" for name, text in texts.items()) + "}"
 
 

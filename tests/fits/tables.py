@@ -81,6 +81,8 @@ def datasheet(name: str) -> Chip:
 
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm"}  # our name -> the package's folder
 
+SLOWEST_NVLINK = 100 * GIGA  # per direction: above every PCIe slot, below NVLink 3
+
 MIN_LATENCY = "moe_torch_flow_min_latency"
 
 DTYPES = {"bfloat16": "bf16", "float16": "bf16", "fp8": "fp8", "fp8_block": "fp8_block", "nvfp4": "nvfp4"}
@@ -129,12 +131,13 @@ def read(tables: Path, chip: Chip, operation: str, engine: str, name: str) -> Ta
     A release that only adds a few shapes to the one before it (a fifth of TensorRT-LLM's MoE tables) is passed over:
     the newest with at least half as many rows as the largest counts as the newest.
     """
-    paths = sorted((tables / chip.folder / operation / ENGINES[engine]).glob(f"*/{name}.parquet"), key=_version)
+    folder = ENGINES.get(engine, engine)
+    paths = sorted((tables / chip.folder / operation / folder).glob(f"*/{name}.parquet"), key=_version)
     if not paths:
         return None
     sizes = [pq.read_metadata(path).num_rows for path in paths]
     newest = [path for path, size in zip(paths, sizes, strict=True) if size >= max(sizes) / 2][-1]
-    return Table(pq.read_table(newest), f"{ENGINES[engine]} {newest.parent.name} {name}")
+    return Table(pq.read_table(newest), f"{folder} {newest.parent.name} {name}")
 
 
 def fitted(*shape: Floats) -> Flags:
@@ -306,6 +309,22 @@ def all_reduce_tables(tables: Path, chip: Chip, engine: str) -> Iterator[tuple[i
         if keep.sum() >= 8:
             columns = Columns(table.label, {"message": message}, ms * MS, fitted(elements))
             yield n, columns.part(keep)
+
+
+def library_tables(tables: Path, chip: Chip) -> Iterator[tuple[int, Columns]]:
+    """All-reduce by NCCL from 4 MB on, where engines hand it over: column message (bytes). Half floats are fitted,
+    bytes held out. Over PCIe it is what the engines call at every size: nothing to tell apart."""
+    table = read(tables, chip, "comm", "nccl", "nccl_perf")
+    if table is None or chip.link < SLOWEST_NVLINK:
+        return
+    table = table.where(table.text("op_name") == "all_reduce")
+    half = np.asarray(table.text("nccl_dtype") == "half", dtype=np.bool_)
+    gpus, elements, ms = table.floats("num_gpus", "message_size", "latency")
+    message = np.where(half, 2.0, 1.0) * elements
+    for n in (2, 4, 8):
+        keep = (gpus == n) & (message >= 4 * 2**20)
+        if keep.sum() >= 8:
+            yield n, Columns(table.label, {"message": message}, ms * MS, half).part(keep)
 
 
 def gated_delta_tables(tables: Path, chip: Chip, engine: str) -> tuple[Columns, Columns] | None:

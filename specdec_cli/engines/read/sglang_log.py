@@ -8,7 +8,7 @@ nothing, and it is never used. Step time = running * accept len / generation thr
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from specdec_cli.engines.read.pool import Tally, WindowPool, process_of, run_from
 from specdec_cli.engines.read.source import Hit, Source
@@ -101,7 +101,7 @@ def _decode(state: _State, hit: Hit) -> None:
     else:
         parts = [pattern.search(text) for pattern in (_RUNNING, _TOKENS, _ACCEPT, _SPEED)]
         running, tokens, accept, speed = (b"" if part is None else part.group(1) for part in parts)
-    if not running or not speed or hit.cut and not text.rstrip().endswith((b",", b"0", *(b"%d" % d for d in range(10)))):
+    if not running or not speed or (hit.cut and b"#queue-req" not in text):
         state.tally.add("a last line cut short" if hit.cut else "unreadable lines", hit.line)
         return
     if b"accept rate" in text:
@@ -173,14 +173,8 @@ def _runs(state: _State) -> tuple[MeasuredRun, ...]:
             step_basis="running x accept len / generation throughput, intervals without prompts",
             cached_prompt_share=state.cached_tokens / prompts if prompts else None,
         )
-        runs.append(run if speculates else _plain(run))
+        runs.append(run if speculates else replace(run, acceptance_length=1.0))
     return tuple(runs)
-
-
-def _plain(run: MeasuredRun) -> MeasuredRun:
-    from dataclasses import replace
-
-    return replace(run, acceptance_length=1.0)
 
 
 def _findings(state: _State) -> tuple[Finding, ...]:
@@ -192,7 +186,7 @@ def _findings(state: _State) -> tuple[Finding, ...]:
                 f"line {state.forced} simulates acceptance: the AL is invented, only the step times are measured",
             )
         )
-    elif state.windows >= 5 and len(state.lengths) == 1:
+    elif state.windows >= 10 and len(state.lengths) == 1 and state.lengths != {b"1.00"}:
         found.append(
             Finding("forced_acceptance", f"all {state.windows} windows have the same AL: it looks forced, not measured")
         )

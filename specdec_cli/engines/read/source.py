@@ -10,8 +10,9 @@ import codecs
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from specdec_cli.errors import ProfileError
 
@@ -22,7 +23,13 @@ WHOLE_FILE_BYTES = 512 << 20  # JSON that is not one object a line is read whole
 Progress = Callable[[int, int], None]
 """Called with (bytes read, bytes in all; 0 where unknown)."""
 
-COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
+COMPRESSED = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"PK\x03\x04": "zip",
+}
 
 
 class Hit(NamedTuple):
@@ -51,7 +58,7 @@ class Source:
         self.longest_passed_over = 0
         """Lines passed over because they are longer than `LONGEST_LINE`."""
         try:
-            self._file: BinaryIO = open(path, "rb", buffering=0)  # noqa: SIM115  (closed by close())
+            self._file: FileIO = Path(path).open("rb", buffering=0)  # closed by close()
             status = os.fstat(self._file.fileno())
         except FileNotFoundError:
             raise ProfileError("no such file", file=self.name) from None

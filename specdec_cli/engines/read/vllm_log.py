@@ -157,7 +157,9 @@ def _spec(state: _State, hit: Hit) -> None:
     if found is None or accepted is None or drafted is None:
         state.tally.add("unreadable lines", hit.line)
         return
-    rates = [float(value.strip(b"[]()")) for value in found.get("Per-position acceptance rate", []) if value[:1] != b"n"]
+    rates = [
+        float(value.strip(b"[]()")) for value in found.get("Per-position acceptance rate", []) if value[:1] != b"n"
+    ]
     if not drafted or length is None or not rates:
         state.tally.add("idle windows", hit.line)
         return
@@ -176,7 +178,7 @@ def _spec(state: _State, hit: Hit) -> None:
         return
     n = drafted / len(rates)
     if length > 1 and accepted:
-        # Where some drafts are shorter than D (n-gram, a schedule) the printed AL counts the iterations, to two decimals.
+        # Where drafts are shorter than D (n-gram, a schedule) the printed AL, of two decimals, tells the iterations.
         counted = accepted / (length - 1)
         if abs(counted - n) > n * (0.006 / (length - 1) + 0.001):
             n = counted
@@ -279,7 +281,7 @@ def _runs(state: _State) -> tuple[MeasuredRun, ...]:
                 step_basis="running / generation throughput, windows without prompts or queue",
             ).found(
                 "speculation_not_stated",
-                "no speculation line in the log: off, or its metrics are; `specdec calibrate --off FILE` takes it as off",
+                "no speculation line: it is off, or its metrics are; `specdec calibrate --off FILE` takes it as off",
             )
             for batch, pool in sorted(state.plain.items())
         ]
@@ -292,10 +294,10 @@ def _findings(state: _State) -> tuple[Finding, ...]:
         found.append(
             Finding(
                 "forced_acceptance",
-                f"line {state.forced} sets a synthetic acceptance: the AL is invented, only the step times are measured",
+                f"line {state.forced} sets a synthetic acceptance: the AL is invented, only step times are measured",
             )
         )
-    elif state.windows >= 5 and len(state.lengths) == 1:
+    elif state.windows >= 5 and len(state.lengths) == 1 and state.lengths != {0.0}:
         found.append(
             Finding("forced_acceptance", f"all {state.windows} windows have the same AL: it looks forced, not measured")
         )
@@ -315,9 +317,7 @@ def _findings(state: _State) -> tuple[Finding, ...]:
         )
     if state.queued:
         found.append(
-            Finding(
-                "queued", f"requests waited in {state.queued} windows: acceptance counts, their step time does not"
-            )
+            Finding("queued", f"requests waited in {state.queued} windows: acceptance counts, their step time does not")
         )
     if state.tally["idle windows"]:
         found.append(Finding("idle_windows", f"{state.tally['idle windows']} idle windows passed over"))
