@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,26 @@ def test_graphs_or_eager_is_the_engines() -> None:
     assert us(small, requests=2, hardware=hardware, engine=toy_engine(cuda_graphs=False)) == pytest.approx(10 * 22.4)
 
 
+def test_an_engine_may_fuse_the_small_kernels_of_any_chip() -> None:
+    hardware = toy_hardware(kernels={"default": toy_kernels(small_kernels_us_per_layer=8.0, eager_us_per_layer=22.0)})
+    small = SmallKernels(name="norms", hidden=1000, count=10)
+    fused = toy_engine(small_kernels_us_per_layer=3.0)
+    assert us(small, requests=2, hardware=hardware, engine=fused) == pytest.approx(10 * 3.4)
+    eager = toy_engine(small_kernels_us_per_layer=3.0, cuda_graphs=False)
+    assert us(small, requests=2, hardware=hardware, engine=eager) == pytest.approx(10 * 3.4)
+
+
+def test_shared_experts_on_a_second_stream_hide_their_launches_alone() -> None:
+    hardware = toy_hardware(kernels={"default": toy_kernels(gemm={"bf16": toy_gemm(tau_us=5.0)})})
+    shared = Linear(name="shared up", n=1000, k=2000, dtype="bf16", independent=True, count=10)
+    beside = toy_engine(shared_experts="beside")
+    # 4 us and 40.06 us of work (test_roofline's sizes at one token), 5 us of launch
+    assert us(shared, hardware=hardware) == pytest.approx(10 * 49.06)
+    assert us(shared, hardware=hardware, engine=beside) == pytest.approx(10 * 44.06)
+    other = replace(shared, independent=False)
+    assert us(other, hardware=hardware, engine=beside) == pytest.approx(10 * 49.06)
+
+
 def test_si_units() -> None:
     chip = chip_of()
     assert (chip.bandwidth, chip.peak("bf16"), chip.peak("fp8")) == (1e11, 1e12, 2e12)
@@ -165,8 +186,11 @@ def test_recurrent_state_is_saved_or_replayed_as_the_engine_does() -> None:
 
 def test_experts_see_all_tokens_of_the_replica() -> None:
     # 4 tokens (see test_roofline): 188.8625 us; as one request of width 4 or four requests, on one rank or two
-    for shape in ({"width": 4}, {"requests": 4}, {"requests": 2, "width": 2}, {"requests": 4, "ranks": 2}):
+    for shape in ({"width": 4}, {"requests": 4}, {"requests": 2, "width": 2}):
         assert us(EXPERTS, **shape) == pytest.approx(188.8625)
+    assert us(replace(EXPERTS, ranks=2), requests=4, ranks=2) == pytest.approx(188.8625)
+    # a rank's own experts (a draft's) serve its own two requests: as 2 tokens
+    assert us(EXPERTS, requests=4, ranks=2) == pytest.approx(us(EXPERTS, requests=2))
 
 
 def test_draft_tokens_may_share_experts() -> None:
@@ -191,6 +215,19 @@ def test_all_reduce_by_hand() -> None:
     assert us(AllReduceHidden(name="r", hidden=1000, gpus=4), requests=10) == pytest.approx(23.0)
     skewed = put(toy_hardware(), "kernels.default.skew_us_per_peer", 0.5)
     assert us(AllReduceHidden(name="r", hidden=1000, gpus=4), requests=10, hardware=skewed) == pytest.approx(24.5)
+
+
+def test_large_messages_go_to_the_collective_library_where_it_is_faster() -> None:
+    # the engine's own: 10 us and 1e10 bytes/s; the library's: 30 us and twice the rate. 20 KB: 12 us against 31 us;
+    # 2 MB: 210 us against 130 us
+    own = {2: {"latency_us": 10.0, "efficiency": 0.5}}
+    library = {2: {"latency_us": 30.0, "efficiency": 1.0}}
+    link = {"technology": "toy", "gb_per_s": 20.0, "peer_gb_per_s": 20.0, "domain_gpus": 4}
+    kernels = toy_kernels(all_reduce=own, collective_library=library)
+    hardware = toy_hardware(link=link, kernels={"default": kernels})
+    reduce = AllReduceHidden(name="r", hidden=1000, gpus=2)
+    assert us(reduce, requests=10, hardware=hardware) == pytest.approx(12.0)
+    assert us(reduce, requests=1000, hardware=hardware) == pytest.approx(130.0)
 
 
 def test_in_a_mesh_one_peer_gets_a_seventh() -> None:

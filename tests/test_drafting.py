@@ -11,6 +11,7 @@ tokens: 10 us of bytes and 16 us of arithmetic up to 16 rows (G = 4: up to 4 tok
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,10 +30,10 @@ from builders import (
 from toys import column, draft_us, plan_of, row, shipped, step_of
 
 from specdec_cli.errors import ProfileError
-from specdec_cli.physics.drafting import longest_draft
-from specdec_cli.physics.layers import Layout
+from specdec_cli.physics.drafting import draft_plan, longest_draft
+from specdec_cli.physics.layers import Layout, resolve_dtypes
 from specdec_cli.physics.memory import weight_bytes
-from specdec_cli.physics.operations import AllReduceHidden, Experts, Linear, Operation
+from specdec_cli.physics.operations import AllReduceHidden, Experts, Linear, Logits, Operation
 from specdec_cli.profiles.draft_parameters import drafter_parameters_m
 
 ATTENTION_US = math.hypot(10, 16)
@@ -225,6 +226,20 @@ def test_a_pass_may_cost_a_share_of_the_target() -> None:
     # T_target of the toy model at B = 1 and 1000 tokens: see test_step
     added = drafting_with({"draft_pass_target_fraction": 0.1}, "eagle3", 2)
     assert added == pytest.approx(2 * 0.1 * (3100 + 310 + 3.92 + 10 * ATTENTION_US + 2 + 1.4))
+
+
+def test_a_draft_sampler_may_take_more_passes_over_its_logits() -> None:
+    target = as_record(toy_model())
+    dtypes = resolve_dtypes(target.dtypes)
+    eager = draft_plan(as_record(toy_drafter()), target, dtypes, Layout(), logit_passes=20.0)
+    plain = draft_plan(as_record(toy_drafter()), target, dtypes, Layout())
+    (logits,) = [op for op in eager.head if isinstance(op, Logits)]
+    assert logits.passes == 20.0
+    step = step_of(drafter=toy_drafter())
+    costly = replace(step, plan=eager)
+    # three draws of 2000 logits: 8000 bytes x (20 - 3.5) passes each -> 1.32 us
+    assert draft_us(costly, 3, al=2.0) - draft_us(step, 3, al=2.0) == pytest.approx(3 * 1.32)
+    assert plain == step.plan
 
 
 # ---------------------------------------------------------------------------------------------- shared or own

@@ -17,19 +17,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from toys import shipped
 
 from specdec_cli.physics.chip import Shape, operation_cost, resolve_chip
 from specdec_cli.physics.operations import Experts, IndexerScan, LatentAttention, Linear, Operation
 from specdec_cli.profiles.load import Loaded, load_file
-from specdec_cli.profiles.schema import Hardware, KernelSet, Source
+from specdec_cli.profiles.schema import Engine, Hardware, KernelSet, Source
 
 ROOT = Path(__file__).parent.parent
 WRITE_HARDWARE = ROOT / "tests" / "fits" / "write_hardware.py"
+ENGINES = ROOT / "profiles" / "engines"
 HARDWARE = sorted((ROOT / "profiles" / "hardware").glob("*.yaml"))
 QUICK_CHIP = "l40s"  # seconds, and every kind of rule applies to it
 
-FITTED_FROM = re.compile(r"^aiconfigurator-core \d+\.\d+\.\d+ .*, (vLLM|SGLang|TensorRT-LLM) \d")
+FITTED_FROM = re.compile(r"^aiconfigurator-core \d+\.\d+\.\d+ .*, (vLLM|SGLang|TensorRT-LLM|NCCL) \d")
 SHARE = re.compile(r"^fitted on (\d+)(-\d+)? % of the rows, by shape; ")
 ERRORS = re.compile(r"median error on the other shapes ([^;(]*)")
 ERROR = re.compile(r"(?:(\w+) )?(\d+\.\d) %")
@@ -212,8 +212,9 @@ def operations(kernels: KernelSet) -> list[Operation]:
 def test_every_claimed_dtype_has_a_price(path: Path, engine: str) -> None:
     """Finite and positive, never faster than the peaks; an indexer wherever latent attention is priced."""
     hardware: Hardware = load_file(path, "hardware").record
+    driver: Engine = load_file(ENGINES / f"{engine}.yaml", "engine").record
     for kv_dtype in ("bf16", "fp8"):
-        chip = resolve_chip(hardware, shipped("engine", engine), kv_dtype)  # type: ignore[arg-type]
+        chip = resolve_chip(hardware, driver, kv_dtype)  # type: ignore[arg-type]
         assert "fp8_block" in chip.kernels.gemm
         assert "fp8_block" in chip.kernels.moe
         shape = Shape(requests=np.array([1.0, 16.0, 256.0]), width=np.array(1.0), context=np.array(8192.0))

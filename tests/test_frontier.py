@@ -127,13 +127,13 @@ def test_gain_at_equal_interactivity_can_exceed_acceptance_length() -> None:
     assert row.uplift == pytest.approx(6.0)
 
 
-def test_no_value_outside_the_reach_of_a_frontier() -> None:
+def test_a_slower_demand_is_served_by_the_slowest_point_and_a_faster_one_by_none() -> None:
     on, off = ([50.0, 200.0], [800.0, 300.0]), ([20.0, 100.0], [700.0, 100.0])
     below, left, both, right, above = uplift_at(on, off, [10, 30, 100, 150, 201])
-    assert (below.throughput_with, below.throughput_without, below.uplift) == (None, None, None)
-    assert left.throughput_with is None
+    assert (below.throughput_with, below.throughput_without, below.uplift) == (800, 700, pytest.approx(8 / 7))
+    assert left.throughput_with == 800
     assert left.throughput_without == pytest.approx(625)
-    assert left.uplift is None
+    assert left.uplift == pytest.approx(1.28)
     # 800 - 500 * 50/150 on, the last point off
     assert both.uplift == pytest.approx((800 - 500 / 3) / 100)
     assert right.throughput_without is None

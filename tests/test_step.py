@@ -94,6 +94,22 @@ def test_a_serving_constant_does_not_enter_decoding() -> None:
     assert times_of(step_of(engine=engine), [1], [0]).target_s == times_of(step_of(), [1], [0]).target_s
 
 
+def test_a_tree_may_have_fees_of_its_own() -> None:
+    # depth 3, 13 rows: an entry fee of 0.9 ms in place of 0.5, three passes of 0.3 ms in place of 0.2
+    chain = toy_overheads(speculation_ms=0.5, draft_pass_ms=0.2)
+    tree = {**chain, "tree_speculation_ms": 0.9, "tree_draft_pass_ms": 0.3}
+    none, same, own = (
+        times_of(
+            step_of(drafter=toy_drafter(), engine=toy_engine(overheads=o)), [1], [3, 3], al=[2.0, 2.0], widths=[4, 13]
+        )
+        for o in (toy_overheads(), chain, tree)
+    )
+    assert (same.verify_s - none.verify_s)[0] == pytest.approx([0.5e-3, 0.5e-3])
+    assert (same.draft_s - none.draft_s)[0] == pytest.approx([0.6e-3, 0.6e-3])
+    assert (own.verify_s - none.verify_s)[0] == pytest.approx([0.5e-3, 0.9e-3])
+    assert (own.draft_s - none.draft_s)[0] == pytest.approx([0.6e-3, 0.9e-3])
+
+
 def test_a_trees_nodes_are_verified_while_its_depth_is_drafted() -> None:
     # depth 3, 12 nodes and the root beside it: the target sees 13 tokens, three passes draft 4 rows each
     step = step_of(drafter=toy_drafter())

@@ -89,6 +89,14 @@ AcceptanceLength = Annotated[
         help="Assume these tokens per step, bonus token included: 1=1.91,3=2.83.",
     ),
 ]
+AssumeAcceptance = Annotated[
+    str | None,
+    typer.Option(
+        "--assume-acceptance",
+        metavar="typical",
+        help="Where nothing was measured: `typical` assumes the median of the measured pairs of the same mechanism.",
+    ),
+]
 Batches = Annotated[
     str | None,
     typer.Option(

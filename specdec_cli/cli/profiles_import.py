@@ -120,7 +120,7 @@ def _model(
     model: Model = import_model(config, library.known_model, name=name).record
     said_by = "--bits-per-weight"
     if bench is not None:
-        from specdec_cli.engines.llama_bench import bits_per_weight
+        from specdec_cli.engines.read.gguf_width import bits_per_weight
 
         bits, said_by = bits_per_weight(bench), f"llama-bench, {bench.name}"
     if bits is not None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from specdec_cli.profiles.library import Library
 
 SCENARIO = ("hardware", "model", "drafter", "engine", "acceptance", "acceptance_rate", "acceptance_length")
+SCENARIO += ("assume_acceptance",)
 
 
 def ask(options: Options, profiles: Sequence[str] | None) -> Library:

@@ -82,6 +82,11 @@ def run_compare(library: Library, options: Options) -> Comparison:
 def _measured_drafters(library: Library, options: Options) -> str:
     model = library.model(options.model or DEFAULTS.model).record
     assumed = options.acceptance_rate is not None or options.acceptance_length is not None
+    if options.assume_acceptance is not None:
+        drafters = [loaded.record for loaded in library.drafters_for(model.name)]
+        kinds = {one.mechanism for one in drafters}
+        known = {kind for kind in kinds if typical_acceptance(library, kind) is not None}
+        return ",".join(one.name for one in drafters if one.mechanism in known)
     names = [
         loaded.record.name
         for loaded in library.drafters_for(model.name)
@@ -90,7 +95,7 @@ def _measured_drafters(library: Library, options: Options) -> str:
     if not names:
         raise UsageError(
             f"no drafter of {model.name} has measured acceptance: name drafters with --drafter and give "
-            "--acceptance-length or --acceptance-rate"
+            "--acceptance-length, --acceptance-rate or --assume-acceptance typical"
         )
     return ",".join(names)
 

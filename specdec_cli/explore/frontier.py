@@ -79,8 +79,9 @@ def uplift_at(frontier_with: Curve, frontier_without: Curve, levels: Sequence[fl
 
     Throughput is interpolated linearly in interactivity between neighbours of a frontier. That is exact for
     one draft length where a step takes a + b*B seconds: interactivity i = AL/(a + b*B) and throughput
-    X = B*i/GPUs give X = (AL - a*i)/(b*GPUs), a straight line. Nothing is extrapolated: outside the reach of
-    a frontier its value is None. Points that are not on a frontier are dropped first.
+    X = B*i/GPUs give X = (AL - a*i)/(b*GPUs), a straight line. Below a frontier's slowest point that point's
+    throughput holds, for it gives each user more than is asked; past the fastest point nothing is extrapolated and the
+    value is None. Points that are not on a frontier are dropped first.
     ValueError: unequal shapes, NaN or infinity, a level that is not positive.
     """
     wanted = np.asarray(levels, dtype=float)
@@ -132,12 +133,12 @@ def _even_levels(lo: float, hi: float, at_least: int) -> list[float]:
 
 
 def _along(curve: tuple[Floats, Floats], levels: Floats) -> list[float | None]:
-    """Throughput of a frontier at each level; None outside its reach."""
+    """Throughput of a frontier at each level or faster; None past its fastest point."""
     xs, ys = curve
     if xs.size == 0:
         return [None] * levels.size
     values = np.interp(levels, xs, ys)
-    reached = (levels >= xs[0]) & (levels <= xs[-1])
+    reached = levels <= xs[-1]  # below the slowest point its throughput holds: it serves a slower demand too
     return [float(value) if inside else None for value, inside in zip(values, reached, strict=True)]
 
 

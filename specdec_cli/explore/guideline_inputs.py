@@ -211,6 +211,7 @@ def _rivals(library: Library, options: Options, scenario: Scenario) -> list[Scen
             acceptance=None,
             acceptance_rate=None,
             acceptance_length=None,
+            assume_acceptance=None,
             draft_lengths=None,
         )
         rivals += resolve(library, asked).scenarios

@@ -24,13 +24,14 @@ from specdec_cli.physics.layers import Dtypes, Layout, resolve_dtypes, target_op
 from specdec_cli.physics.memory import MemoryBill, memory_bill
 from specdec_cli.physics.serving import Workload
 from specdec_cli.physics.step import StepModel
-from specdec_cli.profiles.library import Library
+from specdec_cli.profiles.library import IMPORTED, Library
 from specdec_cli.profiles.schema import AcceptanceProfile, Drafter, Engine, Hardware, KvDtype, Model, WeightDtype
 from specdec_cli.units import KV_BYTES, WEIGHT_BYTES
 
 Origin = Literal["default", "option", "profile", "calibration"]
 
 NO_DRAFTER = "none"
+TYPICAL = "typical"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,8 @@ class Options:
     acceptance: str | None = None
     acceptance_rate: float | None = None
     acceptance_length: str | None = None
+    assume_acceptance: str | None = None
+    """`typical`: the median of the measured pairs of the drafter's mechanism."""
     batches: str | None = None
     draft_lengths: str | None = None
     assume: bool = False
@@ -171,7 +174,10 @@ def resolve(library: Library, options: Options, *, defaults: Defaults = DEFAULTS
         library.hardware(name).record
         for name in _names(found.pick("hardware", options.hardware, defaults.hardware), "--hardware")
     ]
-    model = library.model(found.pick("model", options.model, defaults.model)).record
+    loaded = library.model(found.pick("model", options.model, defaults.model))
+    model = loaded.record
+    if loaded.origin == IMPORTED:
+        found.note("model_imported", loaded.note)
     engine = library.engine(found.pick("engine", options.engine, defaults.engine)).record
     workload = _workload(found)
     if workload is None:
@@ -217,11 +223,14 @@ def check_conflicts(options: Options) -> None:
             ("--acceptance", options.acceptance),
             ("--acceptance-rate", options.acceptance_rate),
             ("--acceptance-length", options.acceptance_length),
+            ("--assume-acceptance", options.assume_acceptance),
         )
         if value is not None
     ]
     if len(said) > 1:
         raise UsageError(f"{' and '.join(said)} conflict: each states the acceptance; give one")
+    if options.assume_acceptance not in (None, TYPICAL):
+        raise UsageError(f"--assume-acceptance knows `{TYPICAL}` alone, got {options.assume_acceptance!r}")
     if said and options.drafter == NO_DRAFTER:
         raise UsageError(f"{said[0]} conflicts with --drafter none: without a drafter nothing is accepted")
     if options.context is not None and (options.input_tokens is not None or options.output_tokens is not None):
@@ -269,10 +278,12 @@ def _check_context(model: Model, context: int) -> None:
 def _drafters(found: _Resolver, model: Model) -> list[Drafter | None]:
     library, said = found.library, found.options.drafter
     if said is not None:
-        drafters = [
-            None if name == NO_DRAFTER else library.drafter(name, target=model.name).record
-            for name in _names(said, "--drafter")
-        ]
+        drafters = []
+        for name in _names(said, "--drafter"):
+            known = library.drafter(name, target=model.name) if name != NO_DRAFTER else None
+            if known is not None and known.origin == IMPORTED:
+                found.note("drafter_imported", known.note)
+            drafters.append(known.record if known is not None else None)
         found.inputs["drafter"] = Input([d.name if d else NO_DRAFTER for d in drafters], "option")
     else:
         loaded = library.default_drafter(model.name)
@@ -375,6 +386,8 @@ def _acceptance(
         lengths = parse_acceptance_lengths(options.acceptance_length)
         found.inputs["acceptance"] = Input({"acceptance_length": {str(d): al for d, al in lengths.items()}}, "option")
         return AssumedLengths(lengths), None
+    if options.assume_acceptance is not None:
+        return _typical(found, model, drafter), None
     if options.acceptance is not None:
         profile = found.library.acceptance(options.acceptance).record
         found.inputs["acceptance"] = Input(profile.name, "option")
@@ -384,16 +397,47 @@ def _acceptance(
         if loaded is None:
             raise UsageError(
                 f"no measured acceptance is known for {drafter.name} on {model.name}: give --acceptance-length "
-                "1=1.7,3=2.4 or --acceptance-rate 0.7 (conditional), or --acceptance FILE"
+                "1=1.7,3=2.4 or --acceptance-rate 0.7 (conditional), or --acceptance FILE; "
+                f"--assume-acceptance {TYPICAL} takes what {drafter.mechanism} reached elsewhere"
             )
         profile = loaded.record
+        if profile.target != model.name:
+            found.note(
+                "acceptance_of_base",
+                f"acceptance measured on {profile.target}, of which {model.name} is a quantised copy",
+            )
         found.inputs.setdefault("acceptance", Input(profile.name, "default"))
     curve = curve_at_context(profile.points, float(context))
     others = []
     if options.acceptance is None and curve is not None:
         others = _other_workloads(found.library, model, drafter, profile, float(context))
-    found.note("acceptance_source", f"{drafter.name}: acceptance as measured on {profile.data_set} ({profile.name})")
+    source = f"{drafter.name}: acceptance as measured on {profile.data_set} ({profile.name})"
+    if others and options.model is not None:
+        source += f"; {len(others)} other data sets: `specdec profiles list {drafter.name} --kind acceptance`"
+    found.note("acceptance_source", source)
     return (widened(curve, others) if curve is not None and others else curve), profile
+
+
+def _typical(found: _Resolver, model: Model, drafter: Drafter) -> Acceptance:
+    from specdec_cli.explore.typical import typical_acceptance  # reads all acceptance profiles
+
+    typical = typical_acceptance(found.library, drafter.mechanism)
+    if typical is None:
+        raise UsageError(
+            f"--assume-acceptance {TYPICAL}: no pair was measured with {drafter.mechanism}; give --acceptance-length "
+            "1=1.7,3=2.4 or --acceptance-rate 0.7"
+        )
+    lengths = {str(d): round(one.median, 3) for d, one in typical.lengths.items()}
+    earlier = found.inputs.get("acceptance")
+    by_mechanism = {**(earlier.value["typical"] if earlier is not None else {}), drafter.mechanism: lengths}
+    found.inputs["acceptance"] = Input({"typical": by_mechanism}, "option")
+    found.note(
+        "acceptance_assumed",
+        f"acceptance of {drafter.name} on {model.name} is assumed: the median of {typical.pairs} measured "
+        f"{drafter.mechanism} {'pair' if typical.pairs == 1 else 'pairs'}, with their quartiles as its band; "
+        "measure your own (`specdec acceptance`) before you rely on it",
+    )
+    return typical
 
 
 def _other_workloads(

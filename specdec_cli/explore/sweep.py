@@ -158,11 +158,11 @@ class Sweep:
         if not len(self.baseline_frontier) or not len(self.frontier):
             return []
         x, y = points.interactivity, points.throughput
-        slowest = max(x[self.frontier].min(), x[self.baseline_frontier].min())
-        fastest = min(x[self.frontier].max(), x[self.baseline_frontier].max())
+        slowest = float(x[self.baseline_frontier].min())
+        fastest = float(min(x[self.frontier].max(), x[self.baseline_frontier].max()))
         if slowest > fastest:
             return []
-        levels = round_levels(float(slowest), float(fastest))
+        levels = round_levels(slowest, fastest)
         with_speculation = (x[self.frontier], y[self.frontier])
         return uplift_at(with_speculation, (x[self.baseline_frontier], y[self.baseline_frontier]), levels)
 

@@ -1,9 +1,10 @@
 """A replica that prefills and decodes: every request that finishes lets one in, and its prompt delays the others.
 
-    TPOT = T_step / AL + (B / O) dT_pre
+    TPOT = T_step / AL + share (B - 1) / O dT_pre
 
-A step of B decoding requests carries on average B AL / O prompts of I tokens. dT_pre is what one prompt adds: to the
-decode step that its chunks ride in (vLLM, TensorRT-LLM), or as a step of its own (SGLang).
+A step of B decoding requests carries on average B AL / O prompts of I tokens; a request waits for the prompts of the
+others, its own comes before its first token. dT_pre is what one prompt adds: to the decode step that its chunks ride in
+(vLLM, TensorRT-LLM), or as a step of its own (SGLang). `share` is the engine's `prefill_share`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ PREFILL_ATTENTION_FRACTION = 0.45
 # decode batch with this many prefill times of latency.
 PREFILLS_WAITED = 1.5
 
+PREFILL_CHUNK_TOKENS = 8192  # a prefill step takes in so many at most: SGLang's default on GPUs of 80 GB and more
+
 PASSES = 2  # of the fixed point between decode batch and TPOT; a third changes it by less than 0.1 %
 
 
@@ -36,6 +39,9 @@ class Workload:
 
     input_tokens: int
     output_tokens: int
+    lock_step: bool = False
+    """Every answer is as long as the others and all start together, so that all end together too: a benchmark's load.
+    An engine that prefills first then keeps the requests together: each waits for half of the others' prompts."""
 
     @property
     def context(self) -> float:
@@ -55,9 +61,21 @@ class ServingTimes:
 
 
 def serving_step_model(step: StepModel) -> StepModel:
-    """The same model with the engine's overhead of a serving step."""
-    overheads = msgspec.structs.replace(step.overheads, step_ms=step.overheads.serving_step_ms)
-    return replace(step, overheads=overheads)
+    """The same model with the engine's constants of a serving run: step, request, and the share of the experts that
+    served traffic touches (prompts of one kind meet in the same experts: fewer weights are read)."""
+    overheads = step.overheads
+    per_request_us = overheads.serving_per_request_us
+    serving = msgspec.structs.replace(
+        overheads,
+        step_ms=overheads.serving_step_ms,
+        per_request_us=overheads.per_request_us if per_request_us is None else per_request_us,
+    )
+    moe = {
+        dtype: msgspec.structs.replace(kernel, eta_m=kernel.eta_m / overheads.serving_expert_share)
+        for dtype, kernel in step.chip.kernels.moe.items()
+    }
+    chip = replace(step.chip, kernels=msgspec.structs.replace(step.chip.kernels, moe=moe))
+    return replace(step, overheads=serving, chip=chip)
 
 
 def serving_times(
@@ -86,9 +104,21 @@ def serving_times(
         requests = batch * ranks
         times = step.times(requests, draft_lengths, widths, lengths, context)
         added = prompt_s(step, workload, requests * widths, prefill)
-        tpot = times.step_s / lengths + batch / output * added
+        tpot = times.step_s / lengths + prompts_waited_for(step, workload, batch, prefill) / output * added
         batch = most * output * tpot / (output * tpot + PREFILLS_WAITED * added)
     return ServingTimes(tpot, batch * ranks, added)
+
+
+def prompts_waited_for(
+    step: StepModel, workload: Workload, batch: Floats, prefill: Literal["mixed", "separate"]
+) -> Floats:
+    """Prompts whose time a request waits for while it decodes its answer, on an attention rank of `batch`."""
+    share = step.overheads.prefill_share
+    if workload.lock_step and prefill == "separate":
+        # All prompts are taken in before anyone decodes on, chunk by chunk: those in the first wait for all others'.
+        together = max(1.0, PREFILL_CHUNK_TOKENS / workload.input_tokens)
+        return share * np.maximum(batch - together, 0.0) / 2.0
+    return share * np.maximum(batch - 1.0, 0.0)
 
 
 def prompt_s(

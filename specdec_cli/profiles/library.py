@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, get_args
 
 from specdec_cli.errors import ProfileError
 from specdec_cli.profiles.find import Finder, same, some
-from specdec_cli.profiles.load import Loaded, check_file, load_file, sources_for
+from specdec_cli.profiles.load import IMPORTED, Loaded, check_file, load_file, sources_for
 from specdec_cli.profiles.schema import AcceptanceProfile, Drafter, Mechanism
 from specdec_cli.profiles.search import holds_config, shipped_profiles_dir
 
-__all__ = ["Library", "Loaded", "check_file", "load_file", "shipped_profiles_dir", "sources_for"]
+__all__ = ["IMPORTED", "Library", "Loaded", "check_file", "load_file", "shipped_profiles_dir", "sources_for"]
 
 MECHANISM_ORDER: tuple[str, ...] = (
     "mtp",

@@ -16,6 +16,9 @@ from specdec_cli.profiles.yaml_reader import Document, dotted, read
 
 P = TypeVar("P", bound=Profile)
 
+IMPORTED = "imported"
+"""Origin of a record that was made from a `config.json` for one question."""
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[P]):
@@ -25,7 +28,7 @@ class Loaded(Generic[P]):
     document: Document
     """The file as plain data, before inheritance, with the line of every key."""
     origin: str
-    """`shipped`, `--profiles DIR`, `$SPECDEC_PROFILES (DIR)`, `user config (DIR)` or `file`."""
+    """`shipped`, `--profiles DIR`, `$SPECDEC_PROFILES (DIR)`, `user config (DIR)`, `file` or `imported`."""
     note: str = ""
     """How it was chosen, where the name alone does not say."""
 

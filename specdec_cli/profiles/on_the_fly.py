@@ -12,7 +12,7 @@ from specdec_cli.errors import ProfileError
 from specdec_cli.profiles.checks import CHECKS
 from specdec_cli.profiles.hf_config import read_model
 from specdec_cli.profiles.hf_drafter import read_drafter
-from specdec_cli.profiles.load import Loaded
+from specdec_cli.profiles.load import IMPORTED, Loaded
 from specdec_cli.profiles.schema import Drafter, Model, Profile
 from specdec_cli.profiles.writer import to_yaml
 from specdec_cli.profiles.yaml_reader import dotted, parse
@@ -22,10 +22,6 @@ QUANTISED = re.compile(
     r"-(?:fp8|nvfp4|mxfp4|fp4|int4|int8|awq|gptq|w4a16|w8a8|quantized|4bit|8bit|bnb)(?:[-.][\w.]+)*$", re.IGNORECASE
 )
 SIZES = ("hidden", "vocabulary", "attention", "ffn", "blocks")
-
-IMPORTED = "imported"
-"""Origin of what was not read from a profile file."""
-
 
 def import_model(path: Path, known: Callable[[str], Model | None], *, name: str | None = None) -> Loaded[Model]:
     """The model of a `config.json` or of a folder that holds one.

@@ -111,6 +111,12 @@ def _assumed(value: Any) -> str:
         return f"each token {value['constant_conditional_rate']:g} likely where all before it were accepted"
     if isinstance(value, dict) and "acceptance_length" in value:
         return ", ".join(f"AL {al:g} at D = {length}" for length, al in value["acceptance_length"].items())
+    if isinstance(value, dict) and "typical" in value:
+        curves = [
+            f"{mechanism} {', '.join(f'AL {al:.2f} at D = {length}' for length, al in lengths.items())}"
+            for mechanism, lengths in value["typical"].items()
+        ]
+        return f"the median of measured pairs, {'; '.join(curves)}"
     return str(value)
 
 

@@ -74,8 +74,10 @@ class Writer:
             if key not in gone:
                 comment = old.entries[key].comment if key in old.entries else ""
                 new.entries[key] = Entry(self.look(chip, key), comment)
-        for key in gone | set(decided):
-            new.sources.pop(dotted(key), None)
+        stale = {dotted(key) for key in gone | set(decided)}
+        if chip in self.decided:
+            stale |= {key for key, source in old.sources.items() if source["kind"] == "fitted"}
+        new.sources = {key: source for key, source in old.sources.items() if key not in stale}
         for key, source in sources(decided).items():
             new.sources[".".join(("kernels", *(part for part in key if part)))] = source
         return new

@@ -16,6 +16,7 @@ from specdec_cli.engines.read import (
     traces,
     trtllm_report,
     vllm_json,
+    vllm_lines,
     vllm_log,
 )
 from specdec_cli.engines.read.source import Source
@@ -53,7 +54,7 @@ JSON_FORMATS = frozenset(
 )
 
 _LOGS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
-    (vllm_log.FORMAT, (vllm_log.SPEC, vllm_log.LEGACY, b"Avg generation throughput:")),
+    (vllm_log.FORMAT, (vllm_lines.SPEC, vllm_lines.LEGACY, vllm_lines.LOAD)),
     (sglang_log.FORMAT, (sglang_log.DECODE,)),
     (llama_log.FORMAT, (llama_log.DRAFT, b"print_timing", llama_log.PROMPT)),
 )

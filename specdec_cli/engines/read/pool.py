@@ -49,6 +49,16 @@ class WindowPool:
                 self.positions[index] += n * rate
             self.positions_n += n
 
+    def accept_alike(self, count: int, n: float, a: float) -> None:
+        """So many windows of the same n and a."""
+        self.count += count
+        self.n += count * n
+        self.a += count * a
+        self.nn += count * n * n
+        self.na += count * n * a
+        self.aa += count * a * a
+        self.aa_n += count * a * a / n
+
     def timed(self, step_s: float, steps: float) -> None:
         """A window whose step time is known, of so many steps."""
         self.step_sum += step_s * steps

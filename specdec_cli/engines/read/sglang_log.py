@@ -3,6 +3,8 @@
 Written by the scheduler's metrics (sglang/srt). `accept len` counts the bonus token. `accept rate` was
 len / num_draft_tokens before 2026-04-23 and (len - 1) / (num_draft_tokens - 1) since: without the version it means
 nothing, and it is never used. Step time = running * accept len / generation throughput.
+
+Such a log is little else than these lines, so a block's lines are matched together and folded by what they say.
 """
 
 from __future__ import annotations
@@ -10,40 +12,50 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
-from specdec_cli.engines.read.pool import Tally, WindowPool, process_of, run_from
-from specdec_cli.engines.read.source import Hit, Source
+from specdec_cli.engines.read.pool import Tally, WindowPool, run_from
+from specdec_cli.engines.read.source import Source
 from specdec_cli.errors import ProfileError
 from specdec_cli.profiles.measured_run import Finding, MeasuredRun, RunFile
 
 FORMAT = "sglang-log"
 DECODE, PREFILL, STEPS, SIMULATE = b"Decode batch", b"Prefill batch", b"speculative_num_steps=", b"SIMULATE_ACC"
-MARKERS = (DECODE, PREFILL, STEPS, SIMULATE)
 
 DECODE_LOG_INTERVAL = 40
 """Steps between two lines unless --decode-log-interval says otherwise (sglang/srt/server_args.py)."""
 
-# The usual order, in one match; anything else goes field by field.
+# The usual order, with the punctuation of 2025 and 2026; lines of any other form go field by field.
 _USUAL = re.compile(
-    rb"#running-req: (\d+), #token: (\d+), [^#\n]*?accept len: ([\d.]+), [^#\n]*?"
-    rb"gen throughput \(token/s\): ([\d.]+)"
+    rb"Decode batch[.,]? #running-req: (\d+), #token: (\d+), token usage: [\d.]+, (?:accept len: ([\d.]+), )?"
+    rb"(?:accept rate: [\d.]+, )?(?:cuda graph: (True|False), )?gen throughput \(token/s\): ([\d.]+), #queue-req"
 )
-_RUNNING = re.compile(rb"#running-req: (\d+)")
-_TOKENS = re.compile(rb"#(?:full )?token: (\d+)")
-_ACCEPT = re.compile(rb"accept len: ([\d.]+|nan)")
-_SPEED = re.compile(rb"gen throughput \(token/s\): ([\d.]+)")
-_PREFILL = re.compile(rb"#new-token: (\d+).*?#cached-token: (\d+)")
+_FIELDS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rb"#running-req: (\d+)",
+        rb"#(?:full )?token: (\d+)",
+        rb"accept len: ([\d.]+|nan)",
+        rb"cuda graph: (True|False)",
+        rb"gen throughput \(token/s\): ([\d.]+)",
+    )
+)
+_PREFILL = re.compile(rb"#new-token: (\d+)[^\n]*?#cached-token: (\d+)")
+_RANK = re.compile(rb" DP(\d+)")
+
+Line = tuple[bytes, bytes, bytes, bytes, bytes]
+"""running requests, tokens, accept len (empty: none), cuda graph, generation throughput."""
 
 
 @dataclass(slots=True)
 class _State:
     file: str
-    pools: dict[tuple[float, bool], WindowPool] = field(default_factory=dict)
+    pools: dict[tuple[int, bool], WindowPool] = field(default_factory=dict)
     prefilled: set[bytes] = field(default_factory=set)
+    """Ranks that took prompts since their last decode line."""
     tally: Tally = field(default_factory=Tally)
-    settings: dict[str, int | None] = field(default_factory=dict)
+    settings: dict[str, int] = field(default_factory=dict)
     forced: int | None = None
     rate_only: int = 0
-    rate_ignored: int = 0
+    rate_ignored: bool = False
     after_prompts: int = 0
     new_tokens: int = 0
     cached_tokens: int = 0
@@ -57,20 +69,14 @@ def read_sglang_log(source: Source) -> RunFile:
     Raises ProfileError for a log whose only measure is the accept rate, an AL above D + 1, or no decode line.
     """
     state = _State(source.name)
-    for hit in source.hits(MARKERS):
-        marker = hit.marker
-        if marker == 0:
-            _decode(state, hit)
-        elif marker == 1:
-            found = _PREFILL.search(hit.text)
-            if found is not None:
-                state.new_tokens += int(found.group(1))
-                state.cached_tokens += int(found.group(2))
-            state.prefilled.add(process_of(hit))
-        elif marker == 2:
-            _server_args(state, hit.text)
-        else:
-            state.forced = state.forced or hit.line
+    line = 1
+    for block in source.blocks():
+        if STEPS in block:
+            _server_args(state, block)
+        if state.forced is None and (at := block.find(SIMULATE)) >= 0:
+            state.forced = line + block.count(b"\n", 0, at)
+        _block(state, block, line)
+        line += block.count(b"\n")
     if state.rate_only and not state.windows:
         raise ProfileError(
             "only an accept rate, whose meaning changed between SGLang versions",
@@ -84,68 +90,130 @@ def read_sglang_log(source: Source) -> RunFile:
     return RunFile(source.name, FORMAT, _runs(state), state.tally.skipped(), _findings(state), source.size)
 
 
-def _server_args(state: _State, text: bytes) -> None:
+def _server_args(state: _State, block: bytes) -> None:
     """The draft length from the arguments that the server prints as it starts."""
     names = ("speculative_num_steps", "speculative_eagle_topk", "speculative_num_draft_tokens", "decode_log_interval")
     for name in names:
-        found = re.search(name.encode() + rb"=(\d+)", text)
+        found = re.search(name.encode() + rb"=(\d+)", block)
         if found is not None:
             state.settings[name] = int(found.group(1))
 
 
-def _decode(state: _State, hit: Hit) -> None:
-    text = hit.text
-    usual = _USUAL.search(text)
-    if usual is not None:
-        running, tokens, accept, speed = usual.groups()
-    else:
-        parts = [pattern.search(text) for pattern in (_RUNNING, _TOKENS, _ACCEPT, _SPEED)]
-        running, tokens, accept, speed = (b"" if part is None else part.group(1) for part in parts)
-    if not running or not speed or (hit.cut and b"#queue-req" not in text):
-        state.tally.add("a last line cut short" if hit.cut else "unreadable lines", hit.line)
-        return
-    if b"accept rate" in text:
-        if not accept:
-            state.rate_only += 1
+def _block(state: _State, block: bytes, first_line: int) -> None:
+    """The decode lines between one prefill line and the next, together; lines are those where a stretch begins and
+    ends."""
+    ranks = _RANK.search(block) is not None
+    at = 0
+    while True:
+        prefill = block.find(PREFILL, at)
+        end = len(block) if prefill < 0 else prefill
+        first = block.find(DECODE, at, end)
+        if first >= 0:
+            last = block.rfind(DECODE, at, end)
+            where = (first_line + block.count(b"\n", 0, first), first_line + block.count(b"\n", 0, last))
+            _stretch(state, block, (first, end), where, ranks)
+        if prefill < 0:
             return
-        state.rate_ignored += 1
-    requests = int(running)
-    if not requests or accept == b"nan":
-        state.tally.add("idle windows", hit.line)
+        found = _PREFILL.match(block, block.find(b"#new-token", prefill))
+        if found is not None:
+            state.new_tokens += int(found.group(1))
+            state.cached_tokens += int(found.group(2))
+        state.prefilled.add(_rank(block, prefill) if ranks else b"")
+        at = prefill + len(PREFILL)
+
+
+def _rank(block: bytes, at: int) -> bytes:
+    """The data-parallel rank in the prefix of the line that holds `at`."""
+    found = _RANK.search(block, block.rfind(b"\n", 0, at) + 1, at)
+    return found.group(1) if found is not None else b""
+
+
+def _stretch(state: _State, block: bytes, span: tuple[int, int], lines: tuple[int, int], ranks: bool) -> None:
+    start, end = span
+    found: list[Line] = [] if ranks else _USUAL.findall(block, start, end)
+    if not found or len(found) != block.count(DECODE, start, end):
+        _one_by_one(state, block, span, lines[0])
         return
-    per_second = float(speed)
-    length = float(accept) if accept else 1.0
-    pool = state.pools.get((requests, bool(accept)))
-    if pool is None:
-        pool = state.pools[(requests, bool(accept))] = WindowPool()
-    pool.at(hit.line)
-    if accept:
-        _check(state, length, hit.line)
-        n = float(requests * (state.settings.get("decode_log_interval") or DECODE_LOG_INTERVAL))
-        pool.accept(n, (length - 1.0) * n)
-        state.windows += 1
-        if len(state.lengths) < 3:
-            state.lengths.add(accept)
-    if b"cuda graph: " in text:
-        pool.graphs_seen += 1
-        pool.graphs += b"cuda graph: True" in text
-    if tokens:
-        pool.held(int(tokens) / requests)
-    if not per_second:
-        return
-    pool.ran(per_second)
-    process = process_of(hit)
-    if process in state.prefilled:  # the interval holds prompts, or the idle time before them
-        state.prefilled.discard(process)
+    if b"" in state.prefilled:  # the interval holds prompts, or the idle time before them
+        state.prefilled.clear()
+        running, tokens, accept, graph, _ = found[0]
+        _fold(state, {(running, b"", accept, graph): [1, 0.0, 0.0, int(tokens)]}, lines)
         state.after_prompts += 1
-        return
-    pool.timed(requests * length / per_second, 1.0)
+        found = found[1:]
+    alike: dict[tuple[bytes, ...], list[float]] = {}
+    for running, tokens, accept, graph, speed in found:
+        key = (running, b"", accept, graph)
+        sums = alike.get(key)
+        if sums is None:
+            sums = alike[key] = [0, 0.0, 0.0, 0]
+        value = float(speed)
+        sums[0] += 1
+        sums[1] += 1.0 / value if value else 0.0
+        sums[2] += value
+        sums[3] += int(tokens)
+    _fold(state, alike, lines)
+    if b"accept rate" in block[start : start + 400]:
+        state.rate_ignored = True
 
 
-def _check(state: _State, length: float, line: int) -> None:
+def _fold(state: _State, alike: dict[tuple[bytes, ...], list[float]], lines: tuple[int, int]) -> None:
+    """Lines that say the same, but for throughput and tokens: count, sum of 1 / throughput, of throughput, tokens."""
     steps = state.settings.get("speculative_num_steps")
-    if steps is not None and length > steps + 1.005:
-        raise ProfileError(f"accept len {length:g} above D + 1 = {steps + 1}", file=state.file, line=line)
+    interval = state.settings.get("decode_log_interval") or DECODE_LOG_INTERVAL
+    for (running, _, accept, graph), (count, slowness, speed, tokens) in alike.items():
+        requests = int(running)
+        if not requests:
+            state.tally.add("idle windows", lines[0], int(count))
+            continue
+        pool = state.pools.setdefault((requests, bool(accept)), WindowPool())
+        for line in lines:
+            pool.at(line)
+        length = 1.0
+        if accept:
+            length = float(accept)
+            if steps is not None and length > steps + 1.005:
+                raise ProfileError(f"accept len {length:g} above D + 1 = {steps + 1}", file=state.file, line=lines[0])
+            n = float(requests * interval)
+            pool.accept_alike(int(count), n, (length - 1.0) * n)
+            state.windows += int(count)
+            if len(state.lengths) < 3:
+                state.lengths.add(accept)
+        if graph:
+            pool.graphs_seen += int(count)
+            pool.graphs += int(count) if graph == b"True" else 0
+        if tokens:
+            pool.held(tokens / count / requests, count)
+        if slowness:
+            pool.timed(requests * length * slowness / count, count)
+            pool.speed += speed
+            pool.speed_count += int(count)
+
+
+def _one_by_one(state: _State, block: bytes, span: tuple[int, int], first_line: int) -> None:
+    """Lines of unusual order, or of several ranks."""
+    at, line, counted = span[0], first_line, span[0]
+    while 0 <= at < span[1]:
+        line, counted = line + block.count(b"\n", counted, at), at
+        end = block.find(b"\n", at)
+        text = block[at : end if end >= 0 else len(block)]
+        parts = [pattern.search(text) for pattern in _FIELDS]
+        running, tokens, accept, graph, speed = (b"" if part is None else part.group(1) for part in parts)
+        rank = _rank(block, at)
+        at = block.find(DECODE, at + len(DECODE))
+        if not running or not speed or (end < 0 and b"#queue-req" not in text):
+            state.tally.add("a last line cut short" if end < 0 else "unreadable lines", line)
+        elif b"accept rate" in text and not accept:
+            state.rate_only += 1
+        elif accept == b"nan":
+            state.tally.add("idle windows", line)
+        else:
+            state.rate_ignored |= b"accept rate" in text
+            value = float(speed)
+            after = rank in state.prefilled
+            state.prefilled.discard(rank)
+            state.after_prompts += after
+            sums = [1, 0.0 if after or not value else 1.0 / value, value, int(tokens or 0)]
+            _fold(state, {(running, b"", accept, graph): sums}, (line, line))
 
 
 def _shape(state: _State) -> tuple[int | None, int | None]:
@@ -178,38 +246,23 @@ def _runs(state: _State) -> tuple[MeasuredRun, ...]:
 
 
 def _findings(state: _State) -> tuple[Finding, ...]:
-    found = []
+    said: list[tuple[str, str]] = []
     if state.forced is not None:
-        found.append(
-            Finding(
-                "forced_acceptance",
-                f"line {state.forced} simulates acceptance: the AL is invented, only the step times are measured",
-            )
-        )
+        message = f"line {state.forced} simulates acceptance: the AL is invented, only the step times are measured"
+        said.append(("forced_acceptance", message))
     elif state.windows >= 10 and len(state.lengths) == 1 and state.lengths != {b"1.00"}:
-        found.append(
-            Finding("forced_acceptance", f"all {state.windows} windows have the same AL: it looks forced, not measured")
-        )
+        message = f"all {state.windows} windows have the same AL: it looks forced, not measured"
+        said.append(("forced_acceptance", message))
     if state.rate_ignored:
-        found.append(
-            Finding("accept_rate_ignored", "accept len was used; accept rate means different things by version")
-        )
+        said.append(("accept_rate_ignored", "accept len was used; accept rate means different things by version"))
     if state.rate_only:
-        found.append(Finding("accept_rate_ignored", f"{state.rate_only} lines with an accept rate alone passed over"))
+        said.append(("accept_rate_ignored", f"{state.rate_only} lines with an accept rate alone passed over"))
     if state.after_prompts:
-        found.append(
-            Finding(
-                "prefill_heavy",
-                f"{state.after_prompts} intervals held prompts: acceptance counts, their step time does not",
-            )
-        )
+        message = f"{state.after_prompts} intervals held prompts: acceptance counts, their step time does not"
+        said.append(("prefill_heavy", message))
     if state.windows and "decode_log_interval" not in state.settings:
-        found.append(
-            Finding(
-                "iterations_assumed",
-                f"iterations counted as {DECODE_LOG_INTERVAL} steps a line, SGLang's default --decode-log-interval",
-            )
-        )
+        message = f"iterations counted as {DECODE_LOG_INTERVAL} steps a line, SGLang's default --decode-log-interval"
+        said.append(("iterations_assumed", message))
     if state.tally["idle windows"]:
-        found.append(Finding("idle_windows", f"{state.tally['idle windows']} idle windows passed over"))
-    return tuple(found)
+        said.append(("idle_windows", f"{state.tally['idle windows']} idle windows passed over"))
+    return tuple(Finding(code, message) for code, message in said)

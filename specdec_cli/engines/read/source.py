@@ -58,7 +58,7 @@ class Source:
         self.longest_passed_over = 0
         """Lines passed over because they are longer than `LONGEST_LINE`."""
         try:
-            self._file: FileIO = Path(path).open("rb", buffering=0)  # closed by close()
+            self._file = FileIO(path)
             status = os.fstat(self._file.fileno())
         except FileNotFoundError:
             raise ProfileError("no such file", file=self.name) from None

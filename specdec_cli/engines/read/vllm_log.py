@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 from specdec_cli.engines.read.pool import Tally, WindowPool, process_of, run_from
 from specdec_cli.engines.read.source import Hit, Source
+from specdec_cli.engines.read.vllm_lines import LEGACY, LOAD, SPEC, legacy_line, load_line, spec_line
 from specdec_cli.errors import ProfileError
 from specdec_cli.profiles.measured_run import Finding, MeasuredRun, RunFile
 
 FORMAT = "vllm-log"
-SPEC, LOAD, LEGACY = b"SpecDecoding metrics:", b"Avg prompt throughput:", b"Speculative metrics:"
 SYNTHETIC, PREFIX_V0 = b"synthetic_acceptance", b"Prefix cache hit rate: GPU:"
 MARKERS = (SPEC, LOAD, LEGACY, SYNTHETIC, PREFIX_V0)
 
@@ -24,8 +24,6 @@ MARKERS = (SPEC, LOAD, LEGACY, SYNTHETIC, PREFIX_V0)
 # the time (8B on H100: 30 us a prompt token against 500 to 80 us a generated one at 8 to 64 requests).
 PREFILL_SHARE = 0.1
 
-_CLEAN = re.compile(rb"[\[(]?(\d+(?:\.\d+)?|nan)[\])]?(?:%| tokens/s| tokens| reqs?)?\.?", re.IGNORECASE)
-_COLOUR = re.compile(rb"\x1b\[[0-9;]*m|\\u001b\[[0-9;]*m")
 _ENGINES = re.compile(rb"(\d+) Engines Aggregated")
 
 
@@ -86,48 +84,21 @@ def read_vllm_log(source: Source) -> RunFile:
     return RunFile(source.name, FORMAT, _runs(state), state.tally.skipped(), _findings(state), source.size)
 
 
-def fields(text: bytes) -> dict[str, list[bytes]] | None:
-    """`key: value, key: value, value` as a mapping; None where a value is not clean (a line cut or glued)."""
-    end = text.find(b'\\n"')  # a container's JSON around the line
-    text = _COLOUR.sub(b"", text if end < 0 else text[:end]).strip()
-    found: dict[str, list[bytes]] = {}
-    key = None
-    for part in text.split(b","):
-        name, colon, value = part.partition(b":")
-        if colon:
-            key = name.strip().decode("utf-8", errors="replace")
-            found[key] = [value.strip()]
-        elif key is not None and part.strip():
-            found[key].append(part.strip())
-    for values in found.values():
-        if not all(_CLEAN.fullmatch(value) for value in values):
-            return None
-    return found
-
-
-def _value(found: dict[str, list[bytes]], name: str) -> float | None:
-    values = found.get(name)
-    match = _CLEAN.fullmatch(values[0]) if values else None
-    if match is None or match.group(1).lower() == b"nan":
-        return None
-    return float(match.group(1))
-
-
 def _load(state: _State, hit: Hit) -> None:
-    found = fields(hit.text)
-    if found is None or (running := _value(found, "Running")) is None:
+    found = load_line(hit.text)
+    if found is None:
         state.tally.add("unreadable lines", hit.line)
         return
-    cached = _value(found, "Prefix cache hit rate")
+    prompt, generation, running, waiting, cached = found
     engines = _ENGINES.search(hit.lead)
     share = 1.0 / int(engines.group(1)) if engines is not None and int(engines.group(1)) else 1.0
     process = process_of(hit)
     _plain(state, state.loads.pop(process, None))
     state.loads[process] = _Load(
-        (_value(found, "Avg prompt throughput") or 0.0) * share,
-        (_value(found, "Avg generation throughput") or 0.0) * share,
+        prompt * share,
+        generation * share,
         running * share,
-        _value(found, "Waiting") or _value(found, "Pending") or 0.0,
+        waiting,
         None if cached is None else cached / 100,
         hit.line,
     )
@@ -150,16 +121,11 @@ def _plain(state: _State, load: _Load | None) -> None:
 
 def _spec(state: _State, hit: Hit) -> None:
     load = state.loads.pop(process_of(hit), None)
-    found = fields(hit.text[len(SPEC) :])
-    length = None if found is None else _value(found, "Mean acceptance length")
-    accepted = None if found is None else _value(found, "Accepted")
-    drafted = None if found is None else _value(found, "Drafted")
-    if found is None or accepted is None or drafted is None:
+    found = spec_line(hit.text)
+    if found is None:
         state.tally.add("unreadable lines", hit.line)
         return
-    rates = [
-        float(value.strip(b"[]()")) for value in found.get("Per-position acceptance rate", []) if value[:1] != b"n"
-    ]
+    length, accepted, drafted, rates = found
     if not drafted or length is None or not rates:
         state.tally.add("idle windows", hit.line)
         return
@@ -222,13 +188,11 @@ def _legacy(state: _State, hit: Hit) -> None:
     state.legacy = True
     process = process_of(hit)
     load = state.loads.pop(process, None)
-    found = fields(hit.text[len(LEGACY) :])
-    names = ("Number of speculative tokens", "Number of draft tokens", "Number of emitted tokens")
-    values = None if found is None else [_value(found, name) for name in names]
-    if values is None or not values[0] or values[1] is None or values[2] is None:
+    found = legacy_line(hit.text)
+    if found is None:
         state.tally.add("unreadable lines", hit.line)
         return
-    length, drafts, emitted = int(values[0]), values[1] / values[0], values[2]
+    length, drafts, emitted = found
     before = state.counters.get(process, (0.0, 0.0))
     if drafts < before[0] or emitted < before[1]:  # the server started again
         before = (0.0, 0.0)
