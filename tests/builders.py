@@ -24,6 +24,7 @@ FOLDERS = {
     "drafter": "drafters",
     "acceptance": "acceptance",
     "engine": "engines",
+    "measurement": "measurements",
 }
 
 
@@ -205,12 +206,29 @@ def toy_engine(name: str = "toy-engine", **changes: Any) -> Data:
     return _profile("engine", name, body, changes)
 
 
+def toy_measurement(name: str = "toy-report", **changes: Any) -> Data:
+    """Two steps of the toy model on the toy chip: 10 ms plain, 15 ms with two drafted tokens, AL 2.2: 1.47x."""
+    point = {"batch": 1.0, "draft_length": 2, "acceptance_length": 2.2, "step_ms": 15.0}
+    setup = {
+        "id": "one",
+        "hardware": "toy-chip",
+        "model": "toy-model",
+        "drafter": "toy-model-eagle3",
+        "engine": "toy-engine",
+        "context_tokens": 1000,
+        "points": [{"batch": 1.0, "draft_length": 0, "base_step_ms": 10.0}, point],
+    }
+    body = {"tier": "A", "published": "2026-01", "origin": "this test", "setups": [setup]}
+    return _profile("measurement", name, body, changes)
+
+
 BUILDERS = {
     "hardware": toy_hardware,
     "model": toy_model,
     "drafter": toy_drafter,
     "acceptance": toy_acceptance,
     "engine": toy_engine,
+    "measurement": toy_measurement,
 }
 
 

@@ -282,6 +282,13 @@ def test_full_disk_under_stdout_is_said(toys: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_closed_stdout_is_said(toys: Path) -> None:
+    command = f"{sys.executable} -m specdec_cli profiles list toy-chip --profiles {toys} >&-"
+    done = subprocess.run(["sh", "-c", command], cwd=REPO, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: stdout is closed")
+
+
 def test_ascii_terminal_gets_the_whole_answer() -> None:
     answer = outside("profiles", "show", "h100-sxm", "--sources", PYTHONIOENCODING="ascii")
     assert answer.returncode == 0

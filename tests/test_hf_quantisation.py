@@ -70,7 +70,9 @@ def compressed(**weights: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("quantisation", "weights"),
     [
-        (FP8, "fp8"),
+        (FP8, "fp8_block"),
+        ({"quant_method": "fp8"}, "fp8"),
+        ({"quant_method": "fp8", "weight_block_size": None}, "fp8"),
         ({"quant_method": "fbgemm_fp8"}, "fp8"),
         ({"quant_method": "awq", "bits": 4, "group_size": 128}, "int4"),
         ({"quant_method": "gptq", "bits": 8, "group_size": 128}, "int8"),
@@ -81,9 +83,14 @@ def compressed(**weights: Any) -> dict[str, Any]:
         (compressed(num_bits=4, type="int", group_size=32), "int4"),
         (compressed(num_bits=8, type="int"), "int8"),
         (compressed(num_bits=8, type="float"), "fp8"),
+        (compressed(num_bits=8, type="float", strategy="channel"), "fp8"),
+        (compressed(num_bits=8, type="float", strategy="block", block_structure=[128, 128]), "fp8_block"),
+        (compressed(num_bits=8, type="float", strategy="block", block_structure="128x128"), "fp8_block"),
         (compressed(num_bits=4, type="float", group_size=16), "nvfp4"),
         (compressed(num_bits=4, type="float", group_size=32), "mxfp4"),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}, "nvfp4"),
+        ({"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"]}, "fp8"),
+        ({"quant_method": "modelopt", "quant_algo": "FP8_PB_WO", "ignore": ["lm_head"]}, "fp8_block"),
     ],
 )
 def test_methods(quantisation: dict[str, Any], weights: str) -> None:
@@ -97,6 +104,25 @@ def test_the_head_is_left_alone_with_an_assumption_unless_the_list_says_so() -> 
     named = quantised(DENSE, {**FP8, "modules_to_not_convert": ["lm_head"]})
     assert named.dtypes == assumed.dtypes
     assert named.assumptions == []
+
+
+def test_blocks_of_another_shape_are_said() -> None:
+    left = ["lm_head"]
+    usual = quantised(DENSE, {**FP8, "modules_to_not_convert": left})
+    assert usual.assumptions == []
+    model = quantised(DENSE, {**FP8, "weight_block_size": [1, 128], "modules_to_not_convert": left})
+    assert model.dtypes.weights == "fp8_block"
+    assert model.assumptions == ["fp8 scales stand for blocks of 1 x 128; fp8_block counts 128 x 128."]
+
+
+def test_experts_beside_a_dense_block_have_names_of_their_own() -> None:
+    """Gemma-4: `mlp` is the dense block, the experts stand beside it, so a list that spares `mlp` spares no expert."""
+    gemma = {**MIXTURE, "model_type": "gemma4_text", "enable_moe_block": True, "num_experts": 16, "top_k_experts": 2}
+    gemma |= {"hidden_activation": "gelu_pytorch_tanh", "n_routed_experts": None, "num_nextn_predict_layers": None}
+    gemma |= {"n_shared_experts": None, "first_k_dense_replace": None}
+    left = [f"model.language_model.layers.{n}.{part}*" for n in range(4) for part in ("mlp", "router", "self_attn")]
+    found = dtypes(gemma, side={"quantization": {"quant_algo": "NVFP4", "exclude_modules": ["lm_head", *left]}})
+    assert found == PartDtypes(weights="bf16", experts="nvfp4")
 
 
 def test_groups_smaller_than_128_take_more_bits() -> None:
@@ -146,8 +172,8 @@ def test_a_part_takes_the_dtype_of_most_of_it() -> None:
     """o_proj (512 wide of 512 + 128 + 128 + 512) stays in bf16: 60 % of the attention is fp8, and that is said."""
     model = quantised(DENSE, {**FP8, "modules_to_not_convert": ["lm_head", "model.layers.*.self_attn.o_proj"]})
     assert model.dtypes.attention is None
-    assert model.dtypes.weights == "fp8"
-    assert "attention is fp8: 60 % of its weights are, the rest are not." in model.assumptions
+    assert model.dtypes.weights == "fp8_block"
+    assert "attention is fp8_block: 60 % of its weights are, the rest are not." in model.assumptions
 
 
 def test_mtp_that_is_left_alone() -> None:

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent
 HARDWARE = sorted((ROOT / "profiles" / "hardware").glob("*.yaml"))
 ENGINES = sorted((ROOT / "profiles" / "engines").glob("*.yaml"))
 
-SERVED_DTYPES = ("bf16", "fp8", "int8", "int4", "mxfp4", "nvfp4")
+SERVED_DTYPES = ("bf16", "fp8", "fp8_block", "int8", "int4", "mxfp4", "nvfp4")
 """What a checkpoint may come in: native where the chip has the tensor type, else weight-only."""
 FIRST_TEN = {
     "a100-sxm-80gb",
@@ -121,6 +121,12 @@ def _kernel_numbers(kernels: KernelSet) -> list[tuple[str, float, float, float]]
         rows += [(f"moe.{dtype}.eta_m", moe.eta_m, 0.3, 1.2), (f"moe.{dtype}.tau_us", moe.tau_us, 0.0, 100.0)]
     for gpus, reduce in kernels.all_reduce.items():
         rows.append((f"all_reduce.{gpus}.latency_us", reduce.latency_us, 1.0, 50.0))
+    if kernels.indexer is not None:
+        # SGLang's scan on Blackwell reads at a tenth of the bandwidth; TensorRT-LLM's Hopper path takes 0.2 ms.
+        rows += [
+            ("indexer.eta_m", kernels.indexer.eta_m, 0.05, 1.0),
+            ("indexer.floor_us", kernels.indexer.floor_us, 10.0, 250.0),
+        ]
     rows.append(("small_kernels_us_per_layer", kernels.small_kernels_us_per_layer, 1.0, 20.0))
     return rows
 
@@ -141,6 +147,7 @@ def test_kernels_serve_every_checkpoint(path: Path) -> None:
     assert set(SERVED_DTYPES) <= set(kernels.moe)
     assert {"bf16", "fp8"} <= set(kernels.attention)
     assert kernels.linear_attention is not None
+    assert (kernels.indexer is not None) == bool(kernels.mla), "an indexer wherever latent attention is priced"
     for gpus in kernels.all_reduce:
         assert gpus in (2, 4, 8)
         assert gpus <= chip.link.domain_gpus

@@ -20,7 +20,7 @@ FORMATS = ("table", "json", "csv", "markdown")
 BY_ENDING = {".json": "json", ".csv": "csv", ".md": "markdown", ".markdown": "markdown"}
 BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended: 128 + 13
 PIECE = 4096  # letters; a pipe takes so many bytes at once or not at all
-INFORMATION = ("acceptance_source", "drafter_chosen")
+INFORMATION = ("acceptance_source", "acceptance_of_base", "drafter_chosen", "drafter_imported", "model_imported")
 """Codes that say what was chosen; all others warn."""
 
 
@@ -86,6 +86,8 @@ def destination(output: str | None, force: bool) -> Iterator[Destination]:
         OutputError: no such folder, a folder itself, not writable, or there already and not `force`.
     """
     if output is None or output == "-":
+        if sys.stdout is None:  # started with stdout closed (`>&-`)
+            raise OutputError("stdout is closed; --output FILE writes a file")
         yield Destination(None)
         return
     if not output:

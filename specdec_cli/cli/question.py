@@ -11,8 +11,16 @@ if TYPE_CHECKING:
     from specdec_cli.explore.scenario import Options
     from specdec_cli.profiles.library import Library
 
-SCENARIO = ("hardware", "model", "drafter", "engine", "acceptance", "acceptance_rate", "acceptance_length")
-SCENARIO += ("assume_acceptance",)
+SCENARIO = (
+    "hardware",
+    "model",
+    "drafter",
+    "engine",
+    "acceptance",
+    "acceptance_rate",
+    "acceptance_length",
+    "assume_acceptance",
+)
 
 
 def ask(options: Options, profiles: Sequence[str] | None) -> Library:

@@ -11,6 +11,7 @@ from specdec_cli.errors import InfeasibleError, UsageError
 from specdec_cli.explore.guideline_mechanisms import POST_VIEW
 from specdec_cli.explore.scenario import DEFAULTS, NO_DRAFTER, Note, Options, Question, Scenario, resolve
 from specdec_cli.explore.sweep import Grid, evaluate
+from specdec_cli.explore.typical import typical_acceptance
 from specdec_cli.profiles.library import Library
 
 

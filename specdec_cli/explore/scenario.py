@@ -434,8 +434,7 @@ def _typical(found: _Resolver, model: Model, drafter: Drafter) -> Acceptance:
     found.note(
         "acceptance_assumed",
         f"acceptance of {drafter.name} on {model.name} is assumed: the median of {typical.pairs} measured "
-        f"{drafter.mechanism} {'pair' if typical.pairs == 1 else 'pairs'}, with their quartiles as its band; "
-        "measure your own (`specdec acceptance`) before you rely on it",
+        f"{drafter.mechanism} {'pair' if typical.pairs == 1 else 'pairs'}; measure your own before you rely on it",
     )
     return typical
 

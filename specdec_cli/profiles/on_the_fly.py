@@ -23,6 +23,7 @@ QUANTISED = re.compile(
 )
 SIZES = ("hidden", "vocabulary", "attention", "ffn", "blocks")
 
+
 def import_model(path: Path, known: Callable[[str], Model | None], *, name: str | None = None) -> Loaded[Model]:
     """The model of a `config.json` or of a folder that holds one.
 

@@ -34,7 +34,7 @@ def render_check(record: Record, style: str, *, width: int | None = None, colour
         from specdec_cli.report.json import render_json
 
         return render_json(record)
-    from specdec_cli.report.table import Page
+    from specdec_cli.report.page import Page
 
     page = Page(width, colour)
     for problem in record["problems"]:

@@ -25,7 +25,7 @@ SCALAR = re.compile(r"^    [a-z]\w*:\s+[\d.]+(\s*#.*)?$")
 SOURCE = re.compile(r'^  "?([\w.*-]+)"?:\s+\{')
 
 SECTIONS = ("gemm", "attention", "mla", "moe", "all_reduce", "collective_library", "linear_attention", "indexer")
-DTYPES = ("fp32", "bf16", "fp16", "fp8", "fp8_block", "int8", "int4", "mxfp4", "nvfp4")
+DTYPES: tuple[str, ...] = ("fp32", "bf16", "fp16", "fp8", "fp8_block", "int8", "int4", "mxfp4", "nvfp4")
 DTYPES += ("q8_0", "q6_k", "q5_k", "q4_k", "q4_0")
 FIELDS = {
     "gemm": ("compute", "eta_c", "eta_m", "tau_us", "tau_k_us", "overlap_exponent", "eta_q"),

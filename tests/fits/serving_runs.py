@@ -16,8 +16,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from specdec_cli.physics.layers import Layout
-from specdec_cli.profiles.schema import KvDtype, WeightDtype
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from specdec_cli.physics.chip import resolve_chip
+from specdec_cli.physics.layers import Layout, head_dtype, resolve_dtypes, target_operations
+from specdec_cli.physics.memory import MemoryBill, memory_bill
+from specdec_cli.physics.serving import Workload, serving_step_model, serving_times
+from specdec_cli.physics.step import StepModel
+from specdec_cli.profiles.library import Library
+from specdec_cli.profiles.schema import Engine, KvDtype, WeightDtype
 from specdec_cli.units import MS
 
 INFERENCEX_MEAN_LENGTH = 0.9
@@ -57,7 +66,6 @@ class Checkpoint:
     weights: WeightDtype | None = None
     """Every part but the head and those below; None: as the profile ships."""
     attention: WeightDtype | None = None
-    experts: WeightDtype | None = None
 
 
 # (last part of the model path, precision column) -> checkpoint. nvfp4 checkpoints of mixtures keep attention in bf16
@@ -126,9 +134,11 @@ class Run:
     layout: Layout
     concurrency: float
     """Requests in flight on one replica."""
-    input_tokens: float
-    output_tokens: float
+    input_tokens: int
+    output_tokens: int
     """Means of what was sent."""
+    lock_step: bool
+    """Whether all lengths are the same, so that requests that start together end together."""
     tpot_s: float
     configuration: str
     """Model, chip, engine, precision, layout, nominal lengths: rows that share it are fitted or held out together."""
@@ -180,8 +190,9 @@ def _run(row: dict[str, str]) -> Run:
         kv=_kv_dtype(model, row["system"], row["backend"], row["precision"]),
         layout=layout,
         concurrency=concurrency,
-        input_tokens=share * float(row["isl"]),
-        output_tokens=share * float(row["osl"]),
+        input_tokens=round(share * float(row["isl"])),
+        output_tokens=round(share * float(row["osl"])),
+        lock_step=share == 1.0,
         tpot_s=float(row["silicon_tpot_ms"]) * MS,
         configuration="/".join(
             [
@@ -242,3 +253,73 @@ def compared(runs: Sequence[Run]) -> list[Run]:
             seen.add(_measurement(run))
             found.append(run)
     return found
+
+
+# --------------------------------------------------------------------------------------------- predictions
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What runs of one load on one machine share, beside their concurrency."""
+
+    hardware: str
+    engine: str
+    checkpoint: Checkpoint
+    kv: KvDtype
+    layout: Layout
+    workload: Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Predictor:
+    """TPOT of runs by the shipped profiles, or with other constants of the engines."""
+
+    runs: Sequence[Run]
+    places: dict[Place, list[int]]
+    models: dict[Place, tuple[StepModel, MemoryBill, Engine]]
+
+    def tpot_s(self, constants: dict[str, dict[str, float]] | None = None) -> NDArray[np.float64]:
+        """Predicted TPOT of every run. constants: engine -> overheads in place of the profile's."""
+        found = np.zeros(len(self.runs))
+        one = np.ones((1, 1))
+        for place, rows in self.places.items():
+            step, memory, engine = self.models[place]
+            own = (constants or {}).get(place.engine, {})
+            overheads = msgspec.structs.replace(step.overheads, **own)
+            served = serving_step_model(replace(step, overheads=overheads))
+            concurrency = np.array([[self.runs[row].concurrency] for row in rows])
+            times = serving_times(served, memory, place.workload, concurrency, 0 * one, one, one, engine.prefill)
+            found[rows] = times.tpot_s[:, 0]
+        return found
+
+
+def predictor(library: Library, runs: Sequence[Run]) -> Predictor:
+    """Everything that does not depend on an engine's constants."""
+    places: dict[Place, list[int]] = {}
+    for row, run in enumerate(runs):
+        workload = Workload(run.input_tokens, run.output_tokens, run.lock_step)
+        place = Place(run.hardware, run.engine, run.checkpoint, run.kv, run.layout, workload)
+        places.setdefault(place, []).append(row)
+    return Predictor(runs, places, {place: _model(library, place) for place in places})
+
+
+def _model(library: Library, place: Place) -> tuple[StepModel, MemoryBill, Engine]:
+    """A checkpoint may keep some parts in other dtypes than a shipped profile does, so this goes past `resolve`."""
+    hardware, engine = library.hardware(place.hardware).record, library.engine(place.engine).record
+    model = library.model(place.checkpoint.model).record
+    dtypes = resolve_dtypes(model.dtypes, kv_dtype=place.kv)
+    weights = place.checkpoint.weights
+    if weights is not None:
+        dtypes = replace(
+            dtypes,
+            attention=place.checkpoint.attention or weights,
+            ffn=weights,
+            experts=weights,
+            lm_head=head_dtype(weights),
+        )
+    operations = target_operations(model, place.layout, dtypes)
+    chip = resolve_chip(hardware, engine, place.kv)
+    step = StepModel(chip, engine.overheads, tuple(operations), None, place.layout.ranks)
+    context = place.workload.context
+    bill = memory_bill(hardware, engine, model, operations, dtypes.lm_head, place.layout, None, context, place.kv)
+    return step, bill, engine

@@ -78,8 +78,8 @@ class Writer:
         if chip in self.decided:
             stale |= {key for key, source in old.sources.items() if source["kind"] == "fitted"}
         new.sources = {key: source for key, source in old.sources.items() if key not in stale}
-        for key, source in sources(decided).items():
-            new.sources[".".join(("kernels", *(part for part in key if part)))] = source
+        for place, source in sources(decided).items():
+            new.sources[".".join(("kernels", *(part for part in place if part)))] = source
         return new
 
 

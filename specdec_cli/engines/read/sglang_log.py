@@ -9,6 +9,7 @@ Such a log is little else than these lines, so a block's lines are matched toget
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field, replace
 
@@ -26,7 +27,7 @@ DECODE_LOG_INTERVAL = 40
 # The usual order, with the punctuation of 2025 and 2026; lines of any other form go field by field.
 _USUAL = re.compile(
     rb"Decode batch[.,]? #running-req: (\d+), #token: (\d+), token usage: [\d.]+, (?:accept len: ([\d.]+), )?"
-    rb"(?:accept rate: [\d.]+, )?(?:cuda graph: (True|False), )?gen throughput \(token/s\): ([\d.]+), #queue-req"
+    rb"(?:accept rate: [\d.]+, )?(?:cuda graph: (?:True|False), )?gen throughput \(token/s\): ([\d.]+), #queue-req"
 )
 _FIELDS = tuple(
     re.compile(pattern)
@@ -41,8 +42,10 @@ _FIELDS = tuple(
 _PREFILL = re.compile(rb"#new-token: (\d+)[^\n]*?#cached-token: (\d+)")
 _RANK = re.compile(rb" DP(\d+)")
 
-Line = tuple[bytes, bytes, bytes, bytes, bytes]
-"""running requests, tokens, accept len (empty: none), cuda graph, generation throughput."""
+Line = tuple[bytes, bytes, bytes, bytes]
+"""running requests, tokens, accept len (empty: none), generation throughput."""
+Alike = dict[tuple[bytes, bytes], list[float]]
+"""(running requests, accept len) -> lines, sum of 1 / throughput, of throughput, of tokens."""
 
 
 @dataclass(slots=True)
@@ -131,36 +134,37 @@ def _rank(block: bytes, at: int) -> bytes:
 def _stretch(state: _State, block: bytes, span: tuple[int, int], lines: tuple[int, int], ranks: bool) -> None:
     start, end = span
     found: list[Line] = [] if ranks else _USUAL.findall(block, start, end)
-    if not found or len(found) != block.count(DECODE, start, end):
+    graphs = block.count(b"cuda graph: True", start, end)
+    if not found or len(found) != block.count(DECODE, start, end) or graphs not in (0, len(found)):
         _one_by_one(state, block, span, lines[0])
         return
+    graph = b"True" if graphs else b"False" if b"cuda graph: " in block[start : start + 400] else b""
     if b"" in state.prefilled:  # the interval holds prompts, or the idle time before them
         state.prefilled.clear()
-        running, tokens, accept, graph, _ = found[0]
-        _fold(state, {(running, b"", accept, graph): [1, 0.0, 0.0, int(tokens)]}, lines)
         state.after_prompts += 1
-        found = found[1:]
-    alike: dict[tuple[bytes, ...], list[float]] = {}
-    for running, tokens, accept, graph, speed in found:
-        key = (running, b"", accept, graph)
-        sums = alike.get(key)
+        running, tokens, accept, _ = found.pop(0)
+        _fold(state, {(running, accept): [1, 0.0, 0.0, int(tokens)]}, graph, lines)
+    alike: Alike = {}
+    for running, tokens, accept, speed in found:
+        value = float(speed) or math.inf
+        sums = alike.get((running, accept))
         if sums is None:
-            sums = alike[key] = [0, 0.0, 0.0, 0]
-        value = float(speed)
-        sums[0] += 1
-        sums[1] += 1.0 / value if value else 0.0
-        sums[2] += value
-        sums[3] += int(tokens)
-    _fold(state, alike, lines)
+            alike[(running, accept)] = [1, 1.0 / value, value, int(tokens)]
+        else:
+            sums[0] += 1
+            sums[1] += 1.0 / value
+            sums[2] += value
+            sums[3] += int(tokens)
+    _fold(state, alike, graph, lines)
     if b"accept rate" in block[start : start + 400]:
         state.rate_ignored = True
 
 
-def _fold(state: _State, alike: dict[tuple[bytes, ...], list[float]], lines: tuple[int, int]) -> None:
-    """Lines that say the same, but for throughput and tokens: count, sum of 1 / throughput, of throughput, tokens."""
+def _fold(state: _State, alike: Alike, graph: bytes, lines: tuple[int, int]) -> None:
+    """Lines that say the same, but for throughput and tokens."""
     steps = state.settings.get("speculative_num_steps")
     interval = state.settings.get("decode_log_interval") or DECODE_LOG_INTERVAL
-    for (running, _, accept, graph), (count, slowness, speed, tokens) in alike.items():
+    for (running, accept), (count, slowness, speed, tokens) in alike.items():
         requests = int(running)
         if not requests:
             state.tally.add("idle windows", lines[0], int(count))
@@ -183,7 +187,7 @@ def _fold(state: _State, alike: dict[tuple[bytes, ...], list[float]], lines: tup
             pool.graphs += int(count) if graph == b"True" else 0
         if tokens:
             pool.held(tokens / count / requests, count)
-        if slowness:
+        if slowness and math.isfinite(speed):
             pool.timed(requests * length * slowness / count, count)
             pool.speed += speed
             pool.speed_count += int(count)
@@ -213,7 +217,7 @@ def _one_by_one(state: _State, block: bytes, span: tuple[int, int], first_line: 
             state.prefilled.discard(rank)
             state.after_prompts += after
             sums = [1, 0.0 if after or not value else 1.0 / value, value, int(tokens or 0)]
-            _fold(state, {(running, b"", accept, graph): sums}, (line, line))
+            _fold(state, {(running, accept): sums}, graph, (line, line))
 
 
 def _shape(state: _State) -> tuple[int | None, int | None]:

@@ -1,0 +1,135 @@
+"""Fit the engines' serving constants to half of the published serving runs, and report the error on the other half.
+
+    python tests/fits/fit_serving.py FILE [--fit] [--write]
+
+FILE is `serving_base.csv`: see serving_runs.py. Without --fit the shipped profiles are compared as they are, which
+needs no scipy. GEMM, attention, MoE and all-reduce stay as the kernel tables have them. --write puts the fitted
+constants into profiles/engines. Not part of the wheel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from serving_runs import Predictor, Run, compared, load_runs, predictor
+
+from specdec_cli.profiles.library import Library
+
+PROFILES = Path(__file__).parents[2] / "profiles" / "engines"
+FAMILIES = {
+    "vllm": ("vllm", "vllm-2025-07"),
+    "sglang": ("sglang", "sglang-2025"),
+    "tensorrt-llm": ("tensorrt-llm",),
+}
+"""Engine -> its profiles that take the constants: the runs are too few to tell versions apart."""
+
+# Constant -> (start, largest value); a number for each engine, or one for all three.
+OWN = {"serving_step_ms": (0.5, 5.0), "serving_per_request_us": (15.0, 100.0)}
+COMMON = {"serving_expert_share": (0.85, 1.0), "prefill_share": (1.0, 2.0)}
+
+KNEE = 0.08  # relative error from which a row counts less (soft L1): versions differ by as much
+
+Constants = dict[str, dict[str, float]]
+
+
+def spread(point: NDArray[np.float64]) -> Constants:
+    """A point of the search -> constants by engine."""
+    values = iter(point)
+    constants = {engine: {name: next(values) * top for name, (_, top) in OWN.items()} for engine in FAMILIES}
+    common = {name: next(values) * top for name, (_, top) in COMMON.items()}
+    return {engine: own | common for engine, own in constants.items()}
+
+
+def fit(model: Predictor) -> Constants:
+    """Least squares on the logarithm of predicted / measured."""
+    from scipy.optimize import least_squares
+
+    measured = np.log([run.tpot_s for run in model.runs])
+    weights = np.sqrt([run.weight for run in model.runs])
+    bounds = [pair for _ in FAMILIES for pair in OWN.values()]
+    bounds += list(COMMON.values())
+    start = np.array([first / top for first, top in bounds])
+
+    def residuals(point: NDArray[np.float64]) -> NDArray[np.float64]:
+        return weights * (np.log(model.tpot_s(spread(point))) - measured)
+
+    found = least_squares(residuals, start, bounds=(1e-6, 1.0), loss="soft_l1", f_scale=KNEE, diff_step=1e-3)
+    rounded = spread(found.x)
+    return {engine: {name: float(f"{value:.3g}") for name, value in own.items()} for engine, own in rounded.items()}
+
+
+def errors(runs: Sequence[Run], tpot_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """predicted / measured - 1."""
+    return tpot_s / np.array([run.tpot_s for run in runs]) - 1.0
+
+
+def line(name: str, found: NDArray[np.float64]) -> str:
+    size = np.abs(found)
+    return (
+        f"| {name} | {len(found)} | {np.median(size):.1%} | {np.mean(size):.1%} | {np.quantile(size, 0.9):.0%} "
+        f"| {np.median(found):+.1%} |"
+    )
+
+
+GROUPS: dict[str, Callable[[Run], str]] = {
+    "chip": lambda run: run.hardware,
+    "engine": lambda run: run.engine,
+    "model": lambda run: f"{run.checkpoint.model}, {run.precision}",
+    "chip and engine": lambda run: f"{run.hardware}, {run.engine}",
+}
+
+
+def table(runs: Sequence[Run], found: NDArray[np.float64]) -> str:
+    """Errors as Markdown: all, then by chip, engine and model."""
+    lines = ["| runs | n | median | mean | 90th | bias |", "| --- | --- | --- | --- | --- | --- |", line("all", found)]
+    for title, group in GROUPS.items():
+        names = np.array([group(run) for run in runs])
+        lines.append(f"| **by {title}** | | | | | |")
+        lines += [line(name, found[names == name]) for name in sorted(set(names))]
+    return "\n".join(lines)
+
+
+def write(constants: Constants) -> None:
+    """Put the constants into the profiles, on the lines that hold them already."""
+    for engine, names in FAMILIES.items():
+        for name in names:
+            path = PROFILES / f"{name}.yaml"
+            text = path.read_text(encoding="utf-8")
+            for key, value in constants[engine].items():
+                text, count = re.subn(rf"(?m)^(  {key}: )[\d.]+", rf"\g<1>{value}", text)
+                if count != 1:
+                    raise SystemExit(f"{path}: expected one line `{key}`, found {count}")
+            path.write_text(text, encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path, help="serving_base.csv")
+    parser.add_argument("--fit", action="store_true", help="fit before the comparison (needs scipy)")
+    parser.add_argument("--write", action="store_true", help="put what was fitted into profiles/engines")
+    options = parser.parse_args()
+    library, every = Library(), load_runs(options.file)
+    runs = compared(every)
+    constants: Constants | None = None
+    if options.fit or options.write:
+        constants = fit(predictor(library, [run for run in runs if not run.held_out]))
+        print(f"{len(FAMILIES) * len(OWN) + len(COMMON)} constants: {constants}", file=sys.stderr)
+    if options.write and constants is not None:
+        write(constants)
+    for title, part in (
+        ("Held out", [run for run in runs if run.held_out]),
+        ("Fitted", [run for run in runs if not run.held_out]),
+        ("Not compared", [run for run in every if run.unfit and "separate GPUs" not in run.unfit]),
+    ):
+        print(f"\n## {title}\n\n{table(part, errors(part, predictor(library, part).tpot_s(constants)))}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
