@@ -63,6 +63,7 @@ def test_constant_rate_by_hand() -> None:
     assert acceptance_from_rate(0.8, 0) == 1.0
 
 
+@settings(deadline=None)
 @given(rates, st.integers(0, 200))
 def test_constant_rate_stays_between_one_and_one_more_than_d(rate: float, draft_length: int) -> None:
     found = at(ConstantRate(rate), draft_length)
@@ -72,6 +73,7 @@ def test_constant_rate_stays_between_one_and_one_more_than_d(rate: float, draft_
     assert found.verify_width == 1 + draft_length
 
 
+@settings(deadline=None)
 @given(rates, rates, st.integers(0, 64))
 def test_higher_acceptance_never_gives_fewer_tokens(one: float, other: float, draft_length: int) -> None:
     low, high = sorted((one, other))
@@ -79,6 +81,7 @@ def test_higher_acceptance_never_gives_fewer_tokens(one: float, other: float, dr
     assert acceptance_from_rate(low, draft_length) <= acceptance_from_rate(low, draft_length + 1)
 
 
+@settings(deadline=None)
 @given(st.floats(0.01, 2.0), st.integers(1, 30))
 def test_the_rate_behind_a_gain(rate: float, terms: int) -> None:
     assert geometric_sum(rate_for_gain(geometric_sum(rate, terms), terms), terms) == pytest.approx(
@@ -205,7 +208,7 @@ def test_nothing_known_is_no_answer() -> None:
         AcceptanceCurve({}).estimate(1)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.dictionaries(st.integers(1, 16), rates, min_size=1, max_size=5), st.integers(0, 24))
 def test_any_curve_stays_between_one_and_one_more_than_d(shares: dict[int, float], draft_length: int) -> None:
     curve = AcceptanceCurve({d: 1.0 + share * d for d, share in shares.items()})
@@ -218,6 +221,7 @@ def test_any_curve_stays_between_one_and_one_more_than_d(shares: dict[int, float
     assert found.verify_width == draft_length + 1
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.integers(1, 16), rates, min_size=1, max_size=5))
 def test_what_was_measured_is_always_returned(shares: dict[int, float]) -> None:
     lengths = {d: 1.0 + share * d for d, share in shares.items()}
@@ -225,6 +229,7 @@ def test_what_was_measured_is_always_returned(shares: dict[int, float]) -> None:
     assert {d: al(curve, d) for d in lengths} == lengths
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0.05, 0.95), min_size=1, max_size=8))
 def test_interpolation_of_a_concave_curve_is_monotone(conditional: list[float]) -> None:
     # rates that fall from position to position: AL measured at every second length

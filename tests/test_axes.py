@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdec_cli.errors import UsageError
@@ -89,11 +89,13 @@ def test_factors_reach_far_without_many_points() -> None:
     assert len(parse_axis("1..1000000000000:x2", "--batches", minimum=1)) == 40
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=20))
 def test_a_list_is_its_sorted_set(values: list[int]) -> None:
     assert parse_axis(",".join(map(str, values)), "--batches", minimum=0) == tuple(sorted(set(values)))
 
 
+@settings(deadline=None)
 @given(st.integers(0, 500), st.integers(0, 500), st.integers(1, 60))
 def test_a_range_is_pythons(first: int, length: int, step: int) -> None:
     found = parse_axis(f"{first}..{first + length}:{step}", "--batches", minimum=0)

@@ -546,3 +546,79 @@ def test_default_acceptance(shipped: Path) -> None:
 def test_the_order_of_mechanisms_names_each_once() -> None:
     mechanisms = get_args(Mechanism)
     assert sorted(MECHANISM_ORDER) == sorted(mechanisms)
+
+
+# --------------------------------------------------------------------------------------- quantised copies
+
+
+COPY = toy_model("toy-model-fp8", quantised_from="toy-model", dtypes={"weights": "fp8"})
+
+
+def of_copy(shipped: Path, *profiles: Data) -> Library:
+    return Library([write_library(shipped.parent / "mine", COPY, *profiles)])
+
+
+def test_a_copy_has_the_drafters_and_the_acceptance_of_its_base(shipped: Path) -> None:
+    library = of_copy(shipped)
+    assert [one.record.name for one in library.drafters_for("toy-model-fp8")][0] == "toy-model-eagle3"
+    assert library.default_drafter("toy-model-fp8").record.name == "toy-model-eagle3"
+    assert library.drafter("toy-model-eagle3", target="toy-model-fp8").record.name == "toy-model-eagle3"
+    assert library.drafter("eagle3", target="toy-model-fp8").record.name == "toy-model-eagle3"
+    (measured,) = library.acceptance_for("toy-model-fp8", "toy-model-eagle3")
+    assert measured.record.target == "toy-model"
+    assert measured.note == "measured on toy-model, of which toy-model-fp8 is a quantised copy"
+    chosen = library.default_acceptance("toy-model-fp8", "toy-model-eagle3")
+    assert chosen is not None
+    assert chosen.note.endswith("; measured on toy-model, of which toy-model-fp8 is a quantised copy")
+
+
+def test_what_was_measured_on_the_copy_itself_comes_first(shipped: Path) -> None:
+    own = toy_acceptance("own", target="toy-model-fp8")
+    (measured,) = of_copy(shipped, own).acceptance_for("toy-model-fp8", "toy-model-eagle3")
+    assert (measured.record.name, measured.note) == ("own", "")
+
+
+def test_the_base_has_nothing_of_its_copy(shipped: Path) -> None:
+    own = toy_acceptance("own", target="toy-model-fp8")
+    library = of_copy(shipped, own, toy_drafter("fp8-head", target="toy-model-fp8"))
+    assert [one.record.name for one in library.acceptance_for("toy-model", "toy-model-eagle3")] == [
+        "toy-model-eagle3-chat"
+    ]
+    assert "fp8-head" not in [one.record.name for one in library.drafters_for("toy-model")]
+    error = refusal(lambda: library.drafter("fp8-head", target="toy-model"))
+    assert "drafts for toy-model-fp8, not for toy-model" in error.message
+
+
+def test_native_mtp_only_where_the_copy_kept_the_layers(shipped: Path) -> None:
+    layers = {"layers": 1, "attention": "full", "ffn": "dense"}
+    mtp = toy_drafter("toy-mtp", "mtp")
+    base = toy_model(mtp=layers)
+
+    def names(copy: Data) -> list[str]:
+        library = Library([write_library(shipped.parent / "mine", base, copy, mtp)])
+        return [one.record.name for one in library.drafters_for("toy-model-fp8")]
+
+    assert "toy-mtp" in names({**COPY, "mtp": layers})
+    assert "toy-mtp" not in names(COPY)
+
+
+def test_a_copy_given_as_a_file_has_them_too(shipped: Path, tmp_path: Path) -> None:
+    library = Library()
+    name = library.model(str(write_yaml(tmp_path / "mine-int4.yaml", {**COPY, "name": "mine-int4"}))).record.name
+    assert library.default_drafter(name).record.name == "toy-model-eagle3"
+    assert library.default_acceptance(name, "toy-model-eagle3") is not None
+
+
+@pytest.mark.parametrize("name", sorted(one for one in Library().names("model")))
+def test_shipped_copies_have_the_sizes_of_their_base(name: str) -> None:
+    library = Library()
+    copy = library.model(name).record
+    suffix = next((end for end in ("-nvfp4", "-fp8", "-fp8-static-pertensor") if name.endswith(end)), None)
+    if copy.quantised_from is None:
+        assert suffix is None or name.removesuffix(suffix) not in library.names("model")
+        return
+    base = library.model(copy.quantised_from).record
+    assert base.quantised_from is None
+    for part in ("hidden", "vocabulary", "attention", "ffn", "blocks", "tied_embeddings"):
+        assert getattr(copy, part) == getattr(base, part), part
+    assert copy.dtypes != base.dtypes

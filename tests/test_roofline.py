@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import toy_gemm, toy_kernels
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdec_cli.physics import roofline
@@ -74,6 +74,7 @@ def moe(tokens: Any, touched_by: Any = None, *, expert_parallel: int = 1, expert
 # ------------------------------------------------------------------------------------------------- overlap
 
 
+@settings(deadline=None)
 @given(seconds, seconds, st.floats(1.0, 50.0))
 def test_overlap_lies_between_the_longer_side_and_the_sum(a: float, b: float, p: float) -> None:
     together = float(p_norm(a, b, p))
@@ -154,6 +155,7 @@ def test_weight_only_kernel_keeps_activations_in_bf16() -> None:
     assert float(found.seconds) == pytest.approx(50.6 * US)
 
 
+@settings(deadline=None)
 @given(st.floats(1, 1e6), st.floats(1, 1e6), fractions, fractions, st.floats(1, 10), st.floats(0, 50))
 def test_gemm_time_grows_with_rows_and_stays_under_its_upper_bound(
     few: float, more: float, eta_c: float, eta_m: float, p: float, tau: float
@@ -167,6 +169,7 @@ def test_gemm_time_grows_with_rows_and_stays_under_its_upper_bound(
     assert np.all(found.seconds >= np.maximum(found.compute_s, found.fixed_s) * (1 - 1e-12))
 
 
+@settings(deadline=None)
 @given(st.floats(0.5, 1.0))
 def test_the_upper_bound_is_one_for_every_exponent(p: float) -> None:
     # below 1 the combined time exceeds the sum of its sides
@@ -202,6 +205,7 @@ def test_rows_pad_to_the_kernels_own_tile() -> None:
     assert padded_rows(np.array([33, 65, 130, 192]), 64).tolist() == [64, 128, 192, 192]
 
 
+@settings(deadline=None)
 @given(st.floats(1, 5000), st.sampled_from([64, 128, 256]))
 def test_padding_never_drops_rows_and_never_adds_a_whole_tile(rows: float, tile: int) -> None:
     padded = float(padded_rows(rows, tile))

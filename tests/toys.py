@@ -31,7 +31,7 @@ from specdec_cli.physics.operations import Operation
 from specdec_cli.physics.roofline import Cost
 from specdec_cli.physics.step import StepModel
 from specdec_cli.profiles.library import Library
-from specdec_cli.profiles.schema import Drafter, Hardware, Model
+from specdec_cli.profiles.schema import Drafter, Model
 
 US = 1e-6
 
@@ -148,9 +148,3 @@ def shipped_scenario(**options: Any) -> Scenario:
     """The only scenario of a question about shipped profiles."""
     (scenario,) = resolve(shipped(), Options(**options)).scenarios
     return scenario
-
-
-def hardware_record(**changes: Any) -> Hardware:
-    """The toy chip's record."""
-    record: Hardware = as_record(toy_hardware(**changes))
-    return record

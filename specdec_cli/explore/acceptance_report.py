@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from specdec_cli.errors import UsageError, did_you_mean
 from specdec_cli.explore.acceptance_interval import Interval, interval_of, iteration_variance, window_spread
-from specdec_cli.explore.run_checks import CheckOptions, checked, speculates
+from specdec_cli.explore.run_checks import NOTHING_SAID, CheckOptions, checked, speculates
 from specdec_cli.profiles.measured_run import Finding, MeasuredRun, RunFile, Skipped, Windows
 
 FORMULA = "AL = 1 + accepted tokens / target iterations (bonus token included); a_i = share of iterations in which"
@@ -75,7 +75,7 @@ class AcceptanceReport:
 
 
 def report_acceptance(
-    files: Sequence[RunFile], options: CheckOptions = CheckOptions(), *, workload: str | None = None
+    files: Sequence[RunFile], options: CheckOptions = NOTHING_SAID, *, workload: str | None = None
 ) -> AcceptanceReport:
     """Check, choose the workload asked for, pool.
 

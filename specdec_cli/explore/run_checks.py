@@ -1,10 +1,11 @@
-"""What cannot be in a measured run is refused, what may mislead is said: the trust checks of `acceptance` and `calibrate`."""
+"""Trust checks of measured runs: what cannot be is refused, what may mislead is said."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from specdec_cli.profiles.measured_run import CACHED_SHARE, MeasuredRun, as_off, has_drafts
 
@@ -32,7 +33,10 @@ class CheckOptions:
     data_set: str | None = None
 
 
-def checked(runs: Sequence[MeasuredRun], options: CheckOptions = CheckOptions()) -> list[MeasuredRun]:
+NOTHING_SAID = CheckOptions()
+
+
+def checked(runs: Sequence[MeasuredRun], options: CheckOptions = NOTHING_SAID) -> list[MeasuredRun]:
     """The runs, each with what is to be said of it.
 
     Raises ProfileError: AL below 1 or above D + 1, a base that drafted, tokens/s above (D + 1) B / T0, repeated prompts
@@ -78,7 +82,7 @@ def _checked(run: MeasuredRun, options: CheckOptions) -> MeasuredRun:
         if drafted is not None and length > 1 + drafted + ROUNDING:
             raise run.refused(
                 f"acceptance length {length:g} above D + 1 = {1 + drafted}",
-                "a step yields D accepted tokens and the bonus token at most: the counters or the draft length are wrong",
+                "a step yields D accepted tokens and the bonus token: the counters or the draft length are wrong",
             )
     return _said(_rates(run), options) if speculates(run) else _graphs(run)
 
@@ -88,7 +92,7 @@ def _rates(run: MeasuredRun) -> MeasuredRun:
     rates, length = run.per_position, run.acceptance_length
     if rates is None or length is None:
         return run
-    rising = any(later > earlier + RATE_ROUNDING for earlier, later in zip(rates, rates[1:], strict=False))
+    rising = any(later > earlier + RATE_ROUNDING for earlier, later in pairwise(rates))
     total = 1 + sum(rates)
     if not rising and abs(total - length) <= 0.02:
         return run

@@ -19,7 +19,7 @@ from specdec_cli.explore.validate_baselines import Predictor, constant_cost, roo
 from specdec_cli.physics.chip import resolve_chip
 from specdec_cli.physics.roofline import Floats
 from specdec_cli.physics.serving import serving_step_model, serving_times
-from specdec_cli.physics.step import pass_cost
+from specdec_cli.physics.step import StepModel, pass_cost
 from specdec_cli.profiles.library import Library
 from specdec_cli.profiles.measurement import MeasuredPoint, Measurement, Setup, Tier
 from specdec_cli.profiles.schema import GatedDelta, Mamba2, Model, MoeFfn
@@ -238,7 +238,8 @@ def _seconds(milliseconds: float | None) -> float | None:
 
 def _predict(scenario: Scenario, setup: Setup) -> list[dict[Predictor, Figures]]:
     """The predictors' figures of every point; the points lie along the first of two axes."""
-    points, step = setup.points, scenario.step
+    points = setup.points
+    step = replace(scenario.step, branches=_column([p.tree_branches for p in points]))
     batches = _column([p.batch for p in points])
     draft_lengths = _column([p.draft_length for p in points])
     widths = _column([_width(p) for p in points])
@@ -256,7 +257,7 @@ def _predict(scenario: Scenario, setup: Setup) -> list[dict[Predictor, Figures]]
         "datasheet_roofline": _columns(floor_base, floor_verify, floor_draft, floor_verify + floor_draft),
         "constant_cost": {"rho": constant_cost(draft_lengths)},
     }
-    columns["model"] |= _serving(scenario, batches, draft_lengths, widths, lengths)
+    columns["model"] |= _serving(scenario, step, batches, draft_lengths, widths, lengths)
     return [
         {
             name: Figures(**{key: float(values[row, 0]) for key, values in found.items()})
@@ -267,13 +268,13 @@ def _predict(scenario: Scenario, setup: Setup) -> list[dict[Predictor, Figures]]
 
 
 def _serving(
-    scenario: Scenario, batches: Floats, draft_lengths: Floats, widths: Floats, lengths: Floats
+    scenario: Scenario, step: StepModel, batches: Floats, draft_lengths: Floats, widths: Floats, lengths: Floats
 ) -> dict[str, Floats]:
     """Base step, step and ratios of a serving run; empty where there is no workload."""
     workload = scenario.workload
     if workload is None:
         return {}
-    step = serving_step_model(scenario.step)
+    step = replace(serving_step_model(step), branches=np.asarray(step.branches).T)
 
     def run(lengths: Floats, widths: Floats, accepted: Floats) -> tuple[Floats, Floats]:
         """TPOT and tokens/s of each point: the diagonal of the grid over loads and drafts."""

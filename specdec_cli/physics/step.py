@@ -98,6 +98,13 @@ class StepModel:
     target: tuple[Operation, ...]
     plan: DraftPlan | None
     ranks: int
+    branches: Floats | float = 1.0
+    """Tokens that each level of a draft tree expands, broadcast along the draft lengths; 1: a chain, unless more nodes
+    than D + 1 are verified."""
+
+    def draws_trees(self, draft_lengths: Floats, widths: Floats) -> Floats:
+        """Where the drafts are trees."""
+        return np.logical_or(widths > draft_lengths + 1.0, np.asarray(self.branches) > 1.0)
 
     def shape(self, requests: Floats, width: Floats, context: Floats) -> Shape:
         """The pass over these arrays on this layout."""
@@ -112,7 +119,8 @@ class StepModel:
         overheads = self.overheads
         chain = overheads.speculation_ms
         tree = chain if overheads.tree_speculation_ms is None else overheads.tree_speculation_ms
-        return np.where(draft_lengths > 0, np.where(widths > draft_lengths + 1.0, tree, chain) * MS, 0.0)
+        fee = np.where(self.draws_trees(draft_lengths, widths), tree, chain)
+        return np.where(draft_lengths > 0, fee * MS, 0.0)
 
     def times(
         self, batches: Floats, draft_lengths: Floats, widths: Floats, lengths: Floats, context: Floats
@@ -171,7 +179,7 @@ class StepModel:
             return np.where(draft_lengths > 0, overheads.lookup_ms * MS, 0.0)
         pass_ms = overheads.draft_pass_ms_by_mechanism.get(plan.mechanism, overheads.draft_pass_ms)
         tree_ms = pass_ms if overheads.tree_draft_pass_ms is None else overheads.tree_draft_pass_ms
-        milliseconds = np.where(widths > draft_lengths + 1.0, tree_ms, pass_ms)
+        milliseconds = np.where(self.draws_trees(draft_lengths, widths), tree_ms, pass_ms)
         per_pass = milliseconds * MS + overheads.draft_pass_target_fraction * target_s
         return np.asarray(plan.passes(draft_lengths) * per_pass)
 
@@ -201,8 +209,8 @@ class StepModel:
                 phase("block head", plan.head, widths, one),
                 phase("serial head", plan.serial_head, one, draft_lengths),
             ]
-        # A chain drafts one token a pass, a tree as many as it has nodes at that depth: W - 1 over D passes.
-        rows = (widths - 1.0) / np.maximum(draft_lengths, 1.0)
+        # A chain drafts one token a pass; a tree expands its best branches, or as many as it verifies of that depth.
+        rows = np.maximum((widths - 1.0) / np.maximum(draft_lengths, 1.0), self.branches)
         return [
             fusion,
             phase("first pass", plan.body, lengths, one),

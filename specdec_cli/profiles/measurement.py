@@ -36,6 +36,8 @@ class MeasuredPoint(Record, frozen=True, kw_only=True):
     """0: speculation off, or a baseline curve."""
     verify_width: Count | None = None
     """Verified tokens a request, for a tree; None: a chain, 1 + D."""
+    tree_branches: Count = 1
+    """Tokens that each level of a draft tree expands (SGLang's top-k); 1: a chain."""
     context_tokens: CountOrZero | None = None
     """Mean tokens in the KV cache while decoding; overrides the setup's."""
     acceptance_length: Annotated[float, msgspec.Meta(ge=1)] | None = None

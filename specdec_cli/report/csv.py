@@ -51,4 +51,4 @@ def _cell(value: Any) -> Any:
         return "true" if value else "false"
     if isinstance(value, list):
         return " ".join(str(item) for item in value)
-    return "" if value is None else f"{value:.3f}" if isinstance(value, float) else value
+    return "" if value is None else repr(value) if isinstance(value, float) else value

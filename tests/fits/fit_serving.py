@@ -51,13 +51,12 @@ def fit(model: Predictor) -> Constants:
     from scipy.optimize import least_squares
 
     measured = np.log([run.tpot_s for run in model.runs])
-    weights = np.sqrt([run.weight for run in model.runs])
     bounds = [pair for _ in FAMILIES for pair in OWN.values()]
     bounds += list(COMMON.values())
     start = np.array([first / top for first, top in bounds])
 
     def residuals(point: NDArray[np.float64]) -> NDArray[np.float64]:
-        return weights * (np.log(model.tpot_s(spread(point))) - measured)
+        return np.log(model.tpot_s(spread(point))) - measured
 
     found = least_squares(residuals, start, bounds=(1e-6, 1.0), loss="soft_l1", f_scale=KNEE, diff_step=1e-3)
     rounded = spread(found.x)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -142,8 +141,6 @@ class Run:
     tpot_s: float
     configuration: str
     """Model, chip, engine, precision, layout, nominal lengths: rows that share it are fitted or held out together."""
-    weight: float
-    """1 over the rows that repeat this measurement."""
     unfit: str
     """Why it is not compared; empty: it is."""
 
@@ -156,13 +153,12 @@ class Run:
 def load_runs(file: Path) -> list[Run]:
     """Every row of `file`, those that are not compared with the reason."""
     with file.open(encoding="utf-8", newline="") as text:
-        runs = [_run(row) for row in csv.DictReader(text)]
-    repeats = Counter(_measurement(run) for run in runs)
-    return [replace(run, weight=1.0 / repeats[_measurement(run)]) for run in runs]
+        return [_run(row) for row in csv.DictReader(text)]
 
 
-def _measurement(run: Run) -> tuple[str, float, float]:
-    return run.configuration, run.concurrency, run.tpot_s
+def _measurement(run: Run) -> tuple[str, float, str]:
+    """What rows of one measurement share; dumps of different dates round differently."""
+    return run.configuration, run.concurrency, f"{run.tpot_s:.4g}"
 
 
 def _run(row: dict[str, str]) -> Run:
@@ -204,7 +200,6 @@ def _run(row: dict[str, str]) -> Run:
                 f"{row['isl']}-{row['osl']}",
             ]
         ),
-        weight=1.0,
         unfit=_unfit(model, row, date, tp),
     )
 
@@ -246,7 +241,7 @@ _MTP_DATES = ("2026-01-14", "2026-02-05", "2026-02-06")
 
 def compared(runs: Sequence[Run]) -> list[Run]:
     """The runs that are compared, each measurement once."""
-    seen: set[tuple[str, float, float]] = set()
+    seen: set[tuple[str, float, str]] = set()
     found = []
     for run in runs:
         if not run.unfit and _measurement(run) not in seen:
