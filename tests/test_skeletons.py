@@ -95,7 +95,7 @@ def test_optional_keys_are_valid_once_their_hash_is_gone(kind: str, tmp_path: Pa
         if match is None or match[2].startswith(("model:", "moe:", "mtp:", "price", "per_position", "ffn:")):
             continue
         value = re.sub(r": 0\.0(?=\s|$)", ": 1.0", re.sub(r": 0(?=\s|$)", ": 1", match[2]))
-        value = value.replace("parameters_m: 1.0", "parameters_m: 424.7")
+        value = value.replace("parameters_m: 1.0", "parameters_m: 374.34")
         changed = [*lines[:number], match[1] + value, *lines[number + 1 :]]
         path = tmp_path / f"my-{kind}.yaml"
         path.write_text("\n".join(changed) + "\n", "utf-8")

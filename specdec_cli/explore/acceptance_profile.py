@@ -76,6 +76,9 @@ def _usable(report: AcceptanceReport) -> list[CurvePoint]:
             why = "the draft length is not in the files: --draft-length N says it"
         else:
             good.append(point)
+    chains = [point for point in good if point.verify_width is None]
+    if chains:  # a tree's AL beside a chain's would be read as the same curve
+        good = chains
     if not good:
         place = report.curve[0].runs[0].place if report.curve else report.files[0].file
         raise ProfileError(f"no profile can be written: {why}", file=place)
@@ -100,13 +103,16 @@ def _origin(report: AcceptanceReport) -> str:
     for file in report.files:
         lines = [run.last_line for run in file.runs if run.last_line is not None]
         starts = [run.first_line for run in file.runs if run.first_line is not None]
-        where = f", lines {min(starts)}-{max(lines)}" if lines and starts else ""
+        where = f", lines {min(starts)} to {max(lines)}" if lines and starts and max(lines) > min(starts) else ""
         parts.append(f"{file.file} ({file.format}{where})")
     return "; ".join(parts)
 
 
 def _notes(report: AcceptanceReport, points: Sequence[CurvePoint]) -> list[str]:
     notes = ["Written by specdec acceptance."]
+    trees = [point for point in report.curve if point.verify_width is not None]
+    if trees and points[0].verify_width is None:
+        notes.append(f"Trees were measured too and left out: {len(trees)}; they need a profile of their own.")
     for point in points:
         if point.interval is not None:
             low, high, method = point.interval.low, point.interval.high, point.interval.method

@@ -31,6 +31,8 @@ def parse_axis(text: str, option: str, *, minimum: int) -> tuple[int, ...]:
 
 
 def _parse_part(part: str, option: str) -> range | list[int]:
+    if re.search(r"\d{19}", part):
+        raise UsageError(f"{option}: {part[:24]} holds a number of 19 digits or more; no engine runs that many")
     if not part:
         raise UsageError(f"{option} names no values; write for example 1,2,4 or 1..64 or 1..256:x2")
     if re.fullmatch(r"-?\d+", part):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
+from specdec_cli.errors import SpecdecError
 from specdec_cli.explore.guideline_mechanisms import MechanismOption, g4_low_latency, g5_mechanism
 from specdec_cli.explore.guideline_records import (
     DEFAULT_THRESHOLDS,
@@ -15,7 +17,7 @@ from specdec_cli.explore.guideline_records import (
     LinearGroup,
 )
 from specdec_cli.explore.guidelines import FREE_TOLERANCE, g1_linear_layers, g2_attention_start, g3_tile_alignment
-from specdec_cli.explore.scenario import Options, Scenario, resolve
+from specdec_cli.explore.scenario import Note, Options, Scenario, resolve
 from specdec_cli.explore.sweep import Grid, evaluate
 from specdec_cli.physics.chip import Chip, Shape, kernel_figures, operation_cost
 from specdec_cli.physics.operations import Attention, Experts, LatentAttention, Linear
@@ -29,9 +31,16 @@ FREE_ROWS_SEARCHED = 1024  # verify widths tried when looking for the end of fre
 
 
 def work_out_guidelines(
-    library: Library, options: Options, scenario: Scenario, batch: int, draft_length: int, tie: float
+    library: Library,
+    options: Options,
+    scenario: Scenario,
+    batch: int,
+    draft_length: int,
+    tie: float,
+    *,
+    warn: Callable[[Note], None] = lambda note: None,
 ) -> tuple[Guideline, ...]:
-    """The five guidelines at one point of one scenario."""
+    """The five guidelines at one point of one scenario. `warn` hears of drafters that could not be compared."""
     limits = replace(DEFAULT_THRESHOLDS, tie=tie)
     shape = _shape(scenario, batch)
     target_s = float(scenario.step.host_s(shape.requests)[()])
@@ -55,7 +64,7 @@ def work_out_guidelines(
         g2_attention_start(attentions, choice, limits),
         g3_tile_alignment(attentions, choice, limits),
         g4_low_latency(choice, limits),
-        g5_mechanism(_mechanisms(library, options, scenario, batch, draft_length), chosen, limits),
+        g5_mechanism(_mechanisms(library, options, scenario, batch, draft_length, warn), chosen, limits),
     )
 
 
@@ -157,23 +166,54 @@ def _draft_layers(scenario: Scenario) -> int:
 
 
 def _mechanisms(
-    library: Library, options: Options, scenario: Scenario, batch: int, draft_length: int
+    library: Library,
+    options: Options,
+    scenario: Scenario,
+    batch: int,
+    draft_length: int,
+    warn: Callable[[Note], None],
 ) -> list[MechanismOption]:
     """The chosen drafter and every other with measured acceptance for this target, each at its best draft length."""
-    options_by_name: dict[str, MechanismOption] = {}
-    for candidate in (scenario, *_rivals(library, options, scenario)):
-        if candidate.drafter is None or candidate.drafter.name in options_by_name:
+    found: list[MechanismOption] = []
+    if scenario.drafter is not None:
+        found += _at_its_best(scenario, batch, draft_length or None)
+    for loaded in library.drafters_for(scenario.model.name):
+        name = loaded.record.name
+        if name == scenario.drafter_name:
             continue
-        grid = _full_grid(candidate, batch)
-        usable = grid.usable[0] & (grid.draft_lengths > 0) & np.array([b != "extrapolated" for b in grid.basis])
-        if candidate is scenario and draft_length:
-            best = draft_length
-        elif usable.any():
-            best = int(np.argmax(np.where(usable, grid.speedup[0], 0.0)))
-        else:
-            continue
-        options_by_name[candidate.drafter.name] = _mechanism_option(candidate, grid, best, batch)
-    return list(options_by_name.values())
+        try:
+            if library.default_acceptance(scenario.model.name, name) is None:
+                continue
+            for rival in resolve(library, _asking_for(name, options, scenario)).scenarios:
+                found += _at_its_best(rival, batch, None)
+        except SpecdecError as error:  # a rival that cannot be priced must not take the answer with it
+            warn(Note("drafter_not_compared", f"{name} is left out of guideline 5: {error}"))
+    return found
+
+
+def _at_its_best(scenario: Scenario, batch: int, draft_length: int | None) -> list[MechanismOption]:
+    """The drafter at `draft_length`, or at its best one; nothing where it cannot be used."""
+    grid = _full_grid(scenario, batch)
+    usable = grid.usable[0] & (grid.draft_lengths > 0) & np.array([b != "extrapolated" for b in grid.basis])
+    if draft_length is None and not usable.any():
+        return []
+    best = draft_length if draft_length is not None else int(np.argmax(np.where(usable, grid.speedup[0], 0.0)))
+    return [_mechanism_option(scenario, grid, best, batch)]
+
+
+def _asking_for(drafter: str, options: Options, scenario: Scenario) -> Options:
+    """The same question with another drafter of the target, on this scenario's chip and layout alone."""
+    said = options.hardware
+    return replace(
+        options,
+        drafter=drafter,
+        hardware=scenario.hardware.name if said is None or "," in said else said,
+        tp=str(scenario.layout.tp),
+        acceptance=None,
+        acceptance_rate=None,
+        acceptance_length=None,
+        draft_lengths=None,
+    )
 
 
 def _mechanism_option(scenario: Scenario, grid: Grid, draft_length: int, batch: int) -> MechanismOption:
@@ -192,27 +232,3 @@ def _mechanism_option(scenario: Scenario, grid: Grid, draft_length: int, batch: 
         memory_bytes=float(extra),
         training=scenario.drafter.training,
     )
-
-
-def _rivals(library: Library, options: Options, scenario: Scenario) -> list[Scenario]:
-    """The same question with each other drafter of the target that has measured acceptance."""
-    rivals: list[Scenario] = []
-    for loaded in library.drafters_for(scenario.model.name):
-        name = loaded.record.name
-        if name == scenario.drafter_name or library.default_acceptance(scenario.model.name, name) is None:
-            continue
-        asked = replace(
-            options,
-            drafter=name,
-            hardware=scenario.hardware.name
-            if options.hardware is None or "," in options.hardware
-            else options.hardware,
-            tp=str(scenario.layout.tp),
-            acceptance=None,
-            acceptance_rate=None,
-            acceptance_length=None,
-            assume_acceptance=None,
-            draft_lengths=None,
-        )
-        rivals += resolve(library, asked).scenarios
-    return rivals

@@ -93,7 +93,7 @@ def run_recommend(library: Library, options: Options, limits: Limits) -> Recomme
         choice, plateau, alternatives = _choose(sweep, limits, asked)
         scenario = sweep.grids[sweep.points.scenario[choice]].scenario
         batch, chosen = int(sweep.points.batch[choice]), int(sweep.points.draft_length[choice])
-        guidelines = work_out_guidelines(library, options, scenario, batch, chosen, limits.tie)
+        guidelines = work_out_guidelines(library, options, scenario, batch, chosen, limits.tie, warn=notes.append)
         if _flips(sweep, choice, limits):
             notes.append(_flip_note(sweep, choice))
     else:
@@ -121,10 +121,12 @@ def run_recommend(library: Library, options: Options, limits: Limits) -> Recomme
 
 
 def _with_batch(question: Question, batch: int | None) -> Question:
-    """The batch asked for joins the batches swept."""
-    if batch is None:
-        return question
-    scenarios = tuple(replace(s, batches=tuple(sorted({*s.batches, batch}))) for s in question.scenarios)
+    """The batch asked for joins the batches swept, and off joins the draft lengths: it is always an answer."""
+    asked = set() if batch is None else {batch}
+    scenarios = tuple(
+        replace(s, batches=tuple(sorted({*s.batches, *asked})), draft_lengths=tuple(sorted({*s.draft_lengths, 0})))
+        for s in question.scenarios
+    )
     return replace(question, scenarios=scenarios)
 
 

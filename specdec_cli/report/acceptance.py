@@ -178,8 +178,8 @@ def _closing(record: Record) -> list[str]:
     if methods:
         lines.append("Interval: " + "; ".join(METHODS[method] for method in methods))
     for one in record["skipped"]:
-        where = "" if one["first_line"] is None else f", first at line {one['first_line']}"
-        lines.append(f"Left out of {one['file']}: {one['count']:,} {one['reason']}{where}")
+        where = "" if one["first_line"] is None else f" (first at line {one['first_line']})"
+        lines.append(f"Left out of {one['file']}: {one['reason']}, {one['count']:,}{where}")
     bases = dict.fromkeys(r["step_basis"] for r in record["runs"] if r["step_basis"])
     lines += [f"Step: {basis}" for basis in bases]
     if record["profile"]:

@@ -141,9 +141,10 @@ def taken(chip: str, all_fits: dict[str, Fits]) -> dict[Key, Figure]:
                 answer[name, section, dtype] = fused(dtype, all_fits[chip])
         if section != "moe":
             continue
-        # Where only fp8 activations have a kernel, and with vLLM, whose gpt-oss recipe turns them on (Blackwell;
-        # VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8, set by InferenceX's gptoss_fp4_b200.sh as well).
-        if W4A8 in by_dtype and ((name, section, "mxfp4") not in answer or engine == "vllm"):
+        # Where only fp8 activations have a kernel; with vLLM, whose gpt-oss recipe turns them on (Blackwell;
+        # VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8, set by InferenceX's gptoss_fp4_b200.sh as well); and with SGLang, whose
+        # --flashinfer-mxfp4-moe-precision has them as its default (bf16 is the other choice).
+        if W4A8 in by_dtype and ((name, section, "mxfp4") not in answer or engine in ("vllm", "sglang")):
             answer[name, section, "mxfp4"] = fitted(section, by_dtype[W4A8], "mxfp4: against fp8 activations")
         if engine == "tensorrt-llm" and chip in SIBLING and MIN_LATENCY not in by_dtype["nvfp4"]["table"]:
             why = (

@@ -59,7 +59,7 @@ _LOGS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
     (llama_log.FORMAT, (llama_log.DRAFT, b"print_timing", llama_log.PROMPT)),
 )
 _SCRAPE = re.compile(rb"^(?:# (?:HELP|TYPE) \S+|(?:vllm:|sglang:|trtllm_|maxserve)[\w:]+(?:\{[^}]*\})? \S+)", re.M)
-_GOLDEN = re.compile(rb"^\s+['\"]?\d+['\"]?:\s*\d+(?:\.\d+)?\s*(?:#.*)?$|^\s+-\s*\d+\.\d+\s*$", re.M)
+_GOLDEN = re.compile(rb"^[ \t]+['\"]?\d+['\"]?:[ \t]*\d+(?:\.\d+)?[ \t]*(?:#.*)?$|^[ \t]+-[ \t]*\d+\.\d+[ \t]*$", re.M)
 _JSON = re.compile(rb"\s*(?:\{|\[\s*[\[{])")  # not the `[2026-09-01 ...` of a log
 _CONTAINER_KEYS = ("log", "message", "MESSAGE", "msg")
 
@@ -79,9 +79,9 @@ def of_head(head: bytes) -> str | None:
         return texts.SPECULATIVE
     if b"n_gen" in text[:2000] and b"avg_ts" in text[:2000] and b"," in text[:200]:
         return llama_bench.BENCH
-    if re.search(rb"^\s*\|.*\bT_TG s\b.*\|", head, re.M):
+    if re.search(rb"^[ \t]*\|.*\bT_TG s\b.*\|", head, re.M):
         return llama_bench.BATCHED
-    if re.search(rb"^\s*\|.*\btest\s*\|\s*t/s\s*\|", head, re.M):
+    if re.search(rb"^[ \t]*\|.*\btest[ \t]*\|[ \t]*t/s[ \t]*\|", head, re.M):
         return llama_bench.BENCH
     found = of_log(head)
     if found is None and _GOLDEN.search(head) and b":" in head[:2000]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -13,6 +12,8 @@ from specdec_cli.errors import ProfileError
 
 Object = dict[str, Any]
 _DECODER = json.JSONDecoder()
+MOST = 1e30
+"""No quantity here comes near; a larger number (Infinity, NaN, a broken one) is taken as not said."""
 _BETWEEN = re.compile(r"[\s,]*")
 
 
@@ -109,7 +110,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def number(data: Mapping[str, Any], *names: str) -> float | None:
-    """The first of these keys that holds a finite number (or text that is one)."""
+    """The first of these keys that holds a number (or text that is one), finite and of a possible size."""
     for name in names:
         value = data.get(name)
         if isinstance(value, bool) or value is None:
@@ -119,7 +120,7 @@ def number(data: Mapping[str, Any], *names: str) -> float | None:
                 value = float(value)
             except ValueError:
                 continue
-        if isinstance(value, int | float) and math.isfinite(value):
+        if isinstance(value, int | float) and abs(value) <= MOST:
             return float(value)
     return None
 
@@ -137,7 +138,7 @@ def numbers_of(value: object) -> tuple[float, ...] | None:
     """A list of finite numbers; None where it is not one."""
     if not isinstance(value, list) or not value:
         return None
-    if all(isinstance(one, int | float) and not isinstance(one, bool) and math.isfinite(one) for one in value):
+    if all(isinstance(one, int | float) and not isinstance(one, bool) and abs(one) <= MOST for one in value):
         return tuple(float(one) for one in value)
     return None
 

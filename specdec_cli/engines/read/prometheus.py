@@ -133,14 +133,10 @@ def _engine(scrape: Scrape) -> str:
     )
 
 
-def _age(scrape: Scrape) -> float:
+def _age(scrape: Scrape) -> tuple[float, ...]:
     """Counters only grow: the smaller one is the earlier scrape."""
-    return scrape.get("vllm:spec_decode_num_drafts_total") or scrape.get("vllm:generation_tokens_total") or _trt(scrape)
-
-
-def _trt(scrape: Scrape) -> float:
-    name = scrape.named("spec_decode_num_draft_tokens_total")
-    return (scrape.get(name) if name else None) or 0.0
+    endings = ("spec_decode_num_drafts_total", "spec_decode_num_draft_tokens_total", "generation_tokens_total")
+    return tuple(scrape.get(scrape.named(ending) or "") or 0.0 for ending in endings)
 
 
 def _facts(scrape: Scrape, engine: str) -> dict[str, Any]:

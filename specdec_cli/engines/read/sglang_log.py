@@ -260,13 +260,15 @@ def _findings(state: _State) -> tuple[Finding, ...]:
     if state.rate_ignored:
         said.append(("accept_rate_ignored", "accept len was used; accept rate means different things by version"))
     if state.rate_only:
-        said.append(("accept_rate_ignored", f"{state.rate_only} lines with an accept rate alone passed over"))
+        said.append(("accept_rate_ignored", f"lines with an accept rate alone, passed over: {state.rate_only}"))
     if state.after_prompts:
-        message = f"{state.after_prompts} intervals held prompts: acceptance counts, their step time does not"
+        message = (
+            f"intervals that held prompts: {state.after_prompts}; their acceptance counts, their step time does not"
+        )
         said.append(("prefill_heavy", message))
     if state.windows and "decode_log_interval" not in state.settings:
         message = f"iterations counted as {DECODE_LOG_INTERVAL} steps a line, SGLang's default --decode-log-interval"
         said.append(("iterations_assumed", message))
     if state.tally["idle windows"]:
-        said.append(("idle_windows", f"{state.tally['idle windows']} idle windows passed over"))
+        said.append(("idle_windows", f"idle windows passed over: {state.tally['idle windows']}"))
     return tuple(Finding(code, message) for code, message in said)

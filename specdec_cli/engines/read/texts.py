@@ -15,9 +15,9 @@ OFFLINE, SPECULATIVE = "vllm-offline", "llama-speculative"
 
 _POSITION = re.compile(r"acceptance at token (\d+):\s*([\d.]+)")
 _COUNTER = re.compile(
-    r"^\s*(num_drafts|num_draft_tokens|num_accepted_tokens|mean acceptance length)\s*:\s*([\d.]+)", re.M
+    r"^[ \t]*(num_drafts|num_draft_tokens|num_accepted_tokens|mean acceptance length)\s*:\s*([\d.]+)", re.M
 )
-_PAIR = re.compile(r"^\s*(n_draft|n_predict|n_drafted|n_accept)\s*=\s*(\d+)", re.M)
+_PAIR = re.compile(r"^[ \t]*(n_draft|n_predict|n_drafted|n_accept)\s*=\s*(\d+)", re.M)
 _DECODED = re.compile(r"decoded\s+(\d+) tokens in\s+([\d.]+) seconds")
 
 

@@ -276,13 +276,16 @@ def _findings(state: _State) -> tuple[Finding, ...]:
         found.append(
             Finding(
                 "prefill_heavy",
-                f"{state.prefill_heavy} windows were busy with prompts: acceptance counts, their step time does not",
+                f"windows busy with prompts: {state.prefill_heavy}; their acceptance counts, their step time does not",
             )
         )
     if state.queued:
         found.append(
-            Finding("queued", f"requests waited in {state.queued} windows: acceptance counts, their step time does not")
+            Finding(
+                "queued",
+                f"windows with waiting requests: {state.queued}; their acceptance counts, their step time does not",
+            )
         )
     if state.tally["idle windows"]:
-        found.append(Finding("idle_windows", f"{state.tally['idle windows']} idle windows passed over"))
+        found.append(Finding("idle_windows", f"idle windows passed over: {state.tally['idle windows']}"))
     return tuple(found)
