@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import get_args
 
@@ -16,6 +17,7 @@ from builders import (
     toy_gemm,
     toy_hardware,
     toy_head,
+    toy_measurement,
     toy_model,
     toy_moe_model,
     toy_source,
@@ -363,3 +365,57 @@ def test_source_key_takes_the_longest_prefix() -> None:
     assert source_key(sources, "points[12].draft_length") == "points"
     assert source_key(sources, "hidden") is None
     assert source_key({**sources, "*": None}, "hidden") == "*"
+
+
+# --------------------------------------------------------------------------------------------- measurements
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "at", "message"),
+    [
+        ("published", "last May", "published", "expected a year, month or day, found `last May`"),
+        ("published", "2026-13", "published", "expected a year, month or day, found `2026-13`"),
+        ("setups[0].tp", 2, "setups[0].tp", "expected a divisor of gpus = 1, found 2"),
+        ("setups[0].input_tokens", 10, "setups[0].input_tokens", "expected `output_tokens` beside it"),
+        ("setups[0].output_tokens", 10, "setups[0].output_tokens", "expected `input_tokens` beside it"),
+        (
+            "setups[0].assumptions",
+            {"dtype": "x"},
+            "setups[0].assumptions.dtype",
+            "no field `dtype` in a setup or a point",
+        ),
+        ("setups[0].drafter", None, "setups[0].points[1].draft_length", "expected a drafter in the setup"),
+        ("setups[0].points[1].speedup", 1.5, "setups[0].points[1].speedup", "expected `speedup_kind` beside it"),
+        (
+            "setups[0].points[1].speedup_kind",
+            "step",
+            "setups[0].points[1].speedup_kind",
+            "expected `speedup` beside it",
+        ),
+        ("setups[0].points[1].acceptance_length", 3.5, "setups[0].points[1].acceptance_length", "at most 1 + D = 3"),
+        ("setups[0].points[1].derived", ["stepms"], "setups[0].points[1].derived[0]", "no field `stepms` in a point"),
+        ("setups[0].points[1].derived", ["verify_ms"], "setups[0].points[1].derived[0]", "`verify_ms` is not given"),
+    ],
+)
+def test_measurements(tmp_path: Path, key: str, value: object, at: str, message: str) -> None:
+    errors = errors_of(tmp_path, put(toy_measurement(), key, value))
+    assert [found for found, _, _ in errors] == [at]
+    assert message in errors[0][1]
+
+
+def test_measurements_that_may_stand(tmp_path: Path) -> None:
+    for key, value in (
+        ("published", "2026"),
+        ("published", "2026-05-31"),
+        ("setups[0].assumptions", {"engine": "not stated", "acceptance_length": "of another run"}),
+        ("setups[0].points[1].derived", ["step_ms"]),
+        ("setups[0].points[1].acceptance_length", 3.0),
+    ):
+        assert errors_of(tmp_path, put(toy_measurement(), key, value)) == [], key
+
+
+def test_setups_have_ids_of_their_own(tmp_path: Path) -> None:
+    data = toy_measurement()
+    data["setups"] = [data["setups"][0], copy.deepcopy(data["setups"][0])]
+    ((key, message, _),) = errors_of(tmp_path, data)
+    assert (key, message) == ("setups[1].id", "`one` is the id of setups[0] too")

@@ -265,9 +265,13 @@ def test_all_reduce_figures_between_and_past_the_tabled() -> None:
     assert all_reduce_figures(table, 4, "toy") is table[4]
     between = all_reduce_figures(table, 3, "toy")
     assert (between.latency_us, between.efficiency) == pytest.approx((15.0, 0.5))
-    # past the largest: seven peers where three took 20 us
+    # past the largest: 5 us a GPU, as from 2 to 4
     beyond = all_reduce_figures(table, 8, "toy")
-    assert (beyond.latency_us, beyond.efficiency) == pytest.approx((20 * 7 / 3, 0.4))
+    assert (beyond.latency_us, beyond.efficiency) == pytest.approx((20 + 4 * 5.0, 0.4))
+    falling = {2: AllReduce(latency_us=20, efficiency=0.6), 4: AllReduce(latency_us=10, efficiency=0.4)}
+    assert all_reduce_figures(falling, 8, "toy").latency_us == 10.0
+    # one number alone says nothing of the launch: as many times as long as there are more peers
+    assert all_reduce_figures({2: table[2]}, 4, "toy").latency_us == pytest.approx(30.0)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import yaml
 from specdec_cli.errors import UsageError
 from specdec_cli.profiles.kinds import RECORDS
 from specdec_cli.profiles.library import Library
-from specdec_cli.profiles.load import load_file
+from specdec_cli.profiles.load import check_file, load_file
 from specdec_cli.profiles.plausible import check_profile
 from specdec_cli.profiles.skeletons import DONOR, KINDS, skeleton
 
@@ -63,8 +63,8 @@ def test_empty_it_names_what_is_required_line_by_line(kind: str, tmp_path: Path)
     path.write_text(empty(kind), "utf-8")
     marked = [number for number, line in enumerate(empty(kind).splitlines(), 1) if re.search(r":  # required", line)]
     named = [error.line for error in check_profile(path)]
-    # An AL may be left out beside per-position rates: types cannot say that it is needed here.
-    optional = {"acceptance": 1}.get(kind, 0)
+    # An AL may be left out beside per-position rates, a printed count beside an exact one: types cannot ask for either.
+    optional = {"acceptance": 1, "model": 1}.get(kind, 0)
     assert len(marked) - optional == len(named)
     assert set(named) <= set(marked)
     assert named == sorted(named)
@@ -95,11 +95,10 @@ def test_optional_keys_are_valid_once_their_hash_is_gone(kind: str, tmp_path: Pa
         if match is None or match[2].startswith(("model:", "moe:", "mtp:", "price", "per_position", "ffn:")):
             continue
         value = re.sub(r": 0\.0(?=\s|$)", ": 1.0", re.sub(r": 0(?=\s|$)", ": 1", match[2]))
-        value = value.replace("parameters_m: 1.0", "parameters_m: 374.34")
         changed = [*lines[:number], match[1] + value, *lines[number + 1 :]]
         path = tmp_path / f"my-{kind}.yaml"
         path.write_text("\n".join(changed) + "\n", "utf-8")
-        assert check_profile(path) == [], value
+        assert check_file(path) == [], value  # whether its figures are plausible is not the question
         tried += 1
     assert tried >= 3
 

@@ -15,6 +15,7 @@ from specdec_cli.errors import UsageError
 from specdec_cli.explore.scenario import Options, resolve
 from specdec_cli.explore.sweep import evaluate
 from specdec_cli.explore.typical import measured_pairs, typical_acceptance, typical_lengths
+from specdec_cli.profiles import search
 from specdec_cli.profiles.schema import AcceptancePoint, AcceptanceProfile, Source
 
 
@@ -113,6 +114,15 @@ def test_shipped_pairs_give_plausible_priors() -> None:
     assert typical_acceptance(shipped(), "medusa") is None
 
 
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for a toy library that has no shipped profiles behind it."""
+    monkeypatch.setattr(search, "_PACKAGE", tmp_path / "repo" / "specdec_cli")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "repo" / "profiles").mkdir(parents=True)
+    return tmp_path / "toys"
+
+
 def two_models(root: Path) -> Any:
     """Acceptance of one pair, and a second model with a drafter of the same mechanism and one of another."""
     return toy_library(
@@ -124,16 +134,16 @@ def two_models(root: Path) -> Any:
     )
 
 
-def test_without_acceptance_the_error_says_how_to_give_it(tmp_path: Path) -> None:
+def test_without_acceptance_the_error_says_how_to_give_it(root: Path) -> None:
     with pytest.raises(UsageError) as caught:
-        resolve(two_models(tmp_path), toy_options(model="other-model", drafter="other-eagle3"))
+        resolve(two_models(root), toy_options(model="other-model", drafter="other-eagle3"))
     for option in ("--acceptance-length", "--acceptance-rate", "--acceptance FILE", "--assume-acceptance typical"):
         assert option in str(caught.value)
 
 
-def test_the_prior_is_labelled_assumed_and_warned_about(tmp_path: Path) -> None:
+def test_the_prior_is_labelled_assumed_and_warned_about(root: Path) -> None:
     asked = toy_options(model="other-model", drafter="other-eagle3", assume_acceptance="typical")
-    question = resolve(two_models(tmp_path), asked)
+    question = resolve(two_models(root), asked)
     (scenario,) = question.scenarios
     # the toy pair: 1.7, 2.2 and 2.8 at D = 1, 2 and 4
     grid = evaluate(scenario)
@@ -148,8 +158,8 @@ def test_the_prior_is_labelled_assumed_and_warned_about(tmp_path: Path) -> None:
     assert estimate.basis == "assumed"
 
 
-def test_what_it_refuses(tmp_path: Path) -> None:
-    library = two_models(tmp_path)
+def test_what_it_refuses(root: Path) -> None:
+    library = two_models(root)
     for options, words in (
         ({"drafter": "other-eagle3", "assume_acceptance": "high"}, "knows `typical` alone"),
         ({"drafter": "other-dflash", "assume_acceptance": "typical"}, "no pair was measured with dflash"),

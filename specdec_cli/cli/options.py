@@ -5,9 +5,13 @@ The help texts state those defaults in words, so that `--help` need not load wha
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from specdec_cli.explore.scenario import Options
 
 Hardware = Annotated[
     str | None,
@@ -36,7 +40,7 @@ Model = Annotated[
     typer.Option(
         "--model",
         metavar="NAME|FILE",
-        help="The target model, by name or by Hugging Face id. Default: llama-3.1-8b.",
+        help="The target model: a name, a Hugging Face id, a profile, or a config.json. Default: llama-3.1-8b.",
     ),
 ]
 Drafter = Annotated[
@@ -58,6 +62,20 @@ Engine = Annotated[
 Context = Annotated[
     int | None,
     typer.Option("--context", metavar="TOKENS", help="Mean tokens in the KV cache of a request. Default: 2048."),
+]
+InputTokens = Annotated[
+    int | None,
+    typer.Option(
+        "--input-tokens",
+        metavar="I",
+        help="Prompts of I tokens, prefilled between the decode steps; the batch is then the requests in flight.",
+    ),
+]
+OutputTokens = Annotated[
+    int | None,
+    typer.Option(
+        "--output-tokens", metavar="O", help="Answers of O tokens; the context is then I + O/2. With --input-tokens."
+    ),
 ]
 WeightDtype = Annotated[
     str | None,
@@ -142,3 +160,12 @@ Profiles = Annotated[
     ),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of whatever goes wrong.")]
+
+
+def options_of(said: Mapping[str, Any]) -> Options:
+    """The shared options out of a command's arguments, by name; every command that asks a question has them all."""
+    from dataclasses import fields
+
+    from specdec_cli.explore.scenario import Options
+
+    return Options(**{field.name: said[field.name] for field in fields(Options)})

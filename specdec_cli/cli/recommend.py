@@ -38,6 +38,17 @@ def recommend(
         bool,
         typer.Option("--schedule", help="A draft length for every batch size; with --emit, as the engine takes it."),
     ] = False,
+    contexts: Annotated[
+        str | None,
+        typer.Option(
+            "--contexts",
+            metavar="TOKENS,...",
+            help="The schedule by context length too, k = 1024: 1k,8k,32k. Instead of --context.",
+        ),
+    ] = None,
+    explain_guidelines: Annotated[
+        bool, typer.Option("--explain-guidelines", help="Show every number that the five guidelines are worked out of.")
+    ] = False,
     emit: Annotated[
         str | None,
         typer.Option(
@@ -64,6 +75,8 @@ def recommend(
     drafter: opt.Drafter = None,
     engine: opt.Engine = None,
     context: opt.Context = None,
+    input_tokens: opt.InputTokens = None,
+    output_tokens: opt.OutputTokens = None,
     weight_dtype: opt.WeightDtype = None,
     kv_dtype: opt.KvDtype = None,
     acceptance: opt.Acceptance = None,
@@ -86,36 +99,23 @@ def recommend(
 
     Example: specdec recommend --batch 32 --model llama-3.3-70b --tp 4
     """
+    said = locals()
     if emit is not None and format is not None:
         raise UsageError("--emit and --format conflict: --emit prints what to paste, as the engine takes it")
     style = chosen_format(format, output)
     with destination(output, force) as target:
+        from functools import partial
+
         from specdec_cli.cli.settings import Paste, emit_settings, engine_settings, known_engine
+        from specdec_cli.explore.axes import parse_contexts
         from specdec_cli.explore.recommend import Limits, run_recommend
-        from specdec_cli.explore.scenario import DEFAULTS, Input, Options
+        from specdec_cli.explore.scenario import DEFAULTS, Input
+        from specdec_cli.explore.schedules import schedule_by_context
         from specdec_cli.report.records import recommend_record
         from specdec_cli.report.render import render_recommend
 
         family = known_engine(emit) if emit is not None else None
-        options = Options(
-            hardware=hardware,
-            tp=tp,
-            gpus=gpus,
-            ep=ep,
-            model=model,
-            drafter=drafter,
-            engine=engine or family,
-            context=context,
-            weight_dtype=weight_dtype,
-            kv_dtype=kv_dtype,
-            acceptance=acceptance,
-            acceptance_rate=acceptance_rate,
-            acceptance_length=acceptance_length,
-            assume_acceptance=assume_acceptance,
-            batches=batches,
-            draft_lengths=draft_lengths,
-            assume=assume,
-        )
+        options = opt.options_of({**said, "engine": engine or family})
         limits = Limits(
             batch=batch,
             min_interactivity=min_interactivity,
@@ -136,11 +136,22 @@ def recommend(
         }
         asked["tie"] = Input(limits.tie, "default" if tie is None else "option")
         asked["min_gain"] = Input(limits.min_gain, "default" if min_gain is None else "option")
+        lengths = parse_contexts(contexts, "--contexts") if contexts is not None else None
+        if lengths is not None:
+            asked["contexts"] = Input(list(lengths), "option")
+        if explain_guidelines and not limits.any:
+            raise UsageError(
+                "--explain-guidelines speaks of one point: give --batch, --min-interactivity, --min-throughput or "
+                "--max-tpot-ms"
+            )
         library = ask(options, profiles)
+        by_context = None
+        if lengths is not None:
+            by_context = schedule_by_context(library, options, lengths, limits.tie, limits.min_gain)
         found = run_recommend(library, options, limits)
         paste = Paste(found, library, by_batch=schedule or not limits.any, model=model)
         if family is not None:
             emit_settings(paste, family, target)
             return
-        record = recommend_record(found, asked=asked, engine_settings=engine_settings(paste))
-        deliver(record, render_recommend, style, target)
+        record = recommend_record(found, asked=asked, engine_settings=engine_settings(paste), by_context=by_context)
+        deliver(record, partial(render_recommend, working=explain_guidelines), style, target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 ALIASES = {"trtllm": "tensorrt-llm"}
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_TUNED = re.compile(r"(?<![a-z])(instruct|chat|it)(?![a-z])", re.IGNORECASE)
 _NO_DRAFTER = "ngram"  # the engines' writers want a mechanism; with D = 0 none of it is written
 
 
@@ -85,9 +87,23 @@ def _setting(paste: Paste, family: str) -> Setting:
 
 
 def _target_id(paste: Paste) -> str:
-    """The checkpoint as the user named it, else the model's first, else its name."""
-    model, said = paste.found.scenario.model, (paste.model or "").casefold()
-    return next((a for a in model.aliases if a.casefold() == said), next(iter(model.aliases), model.name))
+    """The checkpoint as the user named it; else the tuned one (Instruct, Chat) where the drafter was trained for or
+    measured on such a one, for its acceptance holds there; else the model's first; else its name."""
+    scenario, said = paste.found.scenario, (paste.model or "").casefold()
+    aliases = scenario.model.aliases
+    named = [alias for alias in aliases if alias.casefold() == said]
+    drafter, measured = scenario.drafter, scenario.acceptance_profile
+    evidence = list(drafter.aliases) if drafter is not None else []
+    if measured is not None:
+        evidence += [measured.draft_checkpoint or "", *(note for note in measured.notes if _mentions(note, aliases))]
+    tuned = [alias for alias in aliases if _TUNED.search(alias)] if any(map(_TUNED.search, evidence)) else []
+    return next(iter([*named, *tuned, *aliases]), scenario.model.name)
+
+
+def _mentions(note: str, aliases: Sequence[str]) -> bool:
+    """Whether a note names a tuned checkpoint of the model: `it` alone is a word of any sentence."""
+    names = [alias.rsplit("/", 1)[-1].casefold() for alias in aliases if _TUNED.search(alias)]
+    return any(name in note.casefold() for name in names)
 
 
 def _drafter_id(found: Recommendation, library: Library) -> str | None:

@@ -23,6 +23,8 @@ def sweep(
     drafter: opt.Drafter = None,
     engine: opt.Engine = None,
     context: opt.Context = None,
+    input_tokens: opt.InputTokens = None,
+    output_tokens: opt.OutputTokens = None,
     weight_dtype: opt.WeightDtype = None,
     kv_dtype: opt.KvDtype = None,
     acceptance: opt.Acceptance = None,
@@ -47,32 +49,15 @@ def sweep(
 
     Example: specdec sweep --hardware h200-sxm --batches 1,8,64 --draft-lengths 0..5
     """
+    said = locals()
     style = chosen_format(format, output)
     with destination(output, force) as target:
-        from specdec_cli.explore.scenario import Options, resolve
+        from specdec_cli.explore.scenario import resolve
         from specdec_cli.explore.sweep import run_sweep
         from specdec_cli.report.records import sweep_record
         from specdec_cli.report.render import render_sweep
 
-        asked = Options(
-            hardware=hardware,
-            tp=tp,
-            gpus=gpus,
-            ep=ep,
-            model=model,
-            drafter=drafter,
-            engine=engine,
-            context=context,
-            weight_dtype=weight_dtype,
-            kv_dtype=kv_dtype,
-            acceptance=acceptance,
-            acceptance_rate=acceptance_rate,
-            acceptance_length=acceptance_length,
-            assume_acceptance=assume_acceptance,
-            batches=batches,
-            draft_lengths=draft_lengths,
-            assume=assume,
-        )
+        asked = opt.options_of(said)
         library = ask(asked, profiles)
         record = sweep_record(run_sweep(resolve(library, asked)), frontier_only=frontier_only)
         deliver(record, render_sweep, style, target)

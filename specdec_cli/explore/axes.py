@@ -1,4 +1,4 @@
-"""Axes of a sweep as users write them: `1..256:x2`, `1..64`, `1..64:8`, `1,2,4` and lists of these."""
+"""Axes of a sweep as users write them: `1..256:x2`, `1..64`, `1..64:8`, `1,2,4` and lists of these; contexts `1k,8k`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from specdec_cli.errors import UsageError
 
 MOST_POINTS = 5_000_000
+TOKENS_PER_K = 1024
 
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?::(x?)(\d+))?")
 
@@ -58,6 +59,23 @@ def _parse_part(part: str, option: str) -> range | list[int]:
         values.append(first)
         first *= step
     return values
+
+
+def parse_contexts(text: str, option: str) -> tuple[int, ...]:
+    """Context lengths in tokens, ascending, each once: `1k,8k,32000`; k = 1024.
+
+    Raises:
+        UsageError: nothing named, not a whole number of tokens, below 1.
+    """
+    found: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d{1,18})(k?)", part.strip().casefold())
+        if match is None or int(match[1]) < 1:
+            raise UsageError(
+                f"{option}: cannot read {part.strip()!r}; write tokens, k for 1024: 1k,8k,32k or 2048,8192"
+            )
+        found.add(int(match[1]) * (TOKENS_PER_K if match[2] else 1))
+    return tuple(sorted(found))
 
 
 def check_points(count: int, what: str) -> None:

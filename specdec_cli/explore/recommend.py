@@ -11,7 +11,7 @@ from specdec_cli.errors import InfeasibleError, UsageError
 from specdec_cli.explore.guideline_inputs import work_out_guidelines
 from specdec_cli.explore.guideline_records import Guideline
 from specdec_cli.explore.scenario import DEFAULTS, Note, Options, Question, Scenario, resolve
-from specdec_cli.explore.schedules import ScheduleEntry, best_by_batch, schedule
+from specdec_cli.explore.schedules import ScheduleEntry, best_by_batch, every_batch, schedule
 from specdec_cli.explore.sweep import Sweep, evaluate, run_sweep
 from specdec_cli.physics.roofline import Floats
 from specdec_cli.profiles.library import Library
@@ -54,6 +54,20 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Users:
+    """How many users one replica of the choice's scenario serves at a floor interactivity."""
+
+    floor: float
+    """Tokens/s that each user gets at least."""
+    served: int
+    """At the choice's draft length: the largest batch whose users all get the floor."""
+    served_without: int
+    """Without speculation; 0: not even a single user."""
+    at_least: bool
+    """The largest batch looked at still holds the floor, so there may be more."""
+
+
+@dataclass(frozen=True, slots=True)
 class Recommendation:
     """The answer of `specdec recommend`."""
 
@@ -71,6 +85,8 @@ class Recommendation:
     schedule: tuple[ScheduleEntry, ...]
     scenario: Scenario
     """The scenario that the choice and the schedule speak of."""
+    users: Users | None
+    """None where no floor interactivity was asked for."""
     notes: tuple[Note, ...]
 
     @property
@@ -116,8 +132,21 @@ def run_recommend(library: Library, options: Options, limits: Limits) -> Recomme
         pays_to_batch=max(pays, default=None),
         schedule=schedule(scenario, limits.tie, limits.min_gain, asked),
         scenario=scenario,
+        users=_users(scenario, int(sweep.points.draft_length[choice]), limits) if choice is not None else None,
         notes=tuple(notes),
     )
+
+
+def _users(scenario: Scenario, draft_length: int, limits: Limits) -> Users | None:
+    """Users at the floor of --min-interactivity or --max-tpot-ms, over every batch size up to the largest swept."""
+    floor = max(limits.min_interactivity or 0.0, 1.0 / (limits.max_tpot_ms * MS) if limits.max_tpot_ms else 0.0)
+    if not floor:
+        return None
+    batches = every_batch(scenario)
+    grid = evaluate(replace(scenario, batches=batches, draft_lengths=tuple(sorted({0, draft_length}))))
+    holds = grid.usable & (grid.interactivity >= floor)
+    served = [max((b for b, held in zip(batches, column, strict=True) if held), default=0) for column in holds.T]
+    return Users(floor, served[-1], served[0], at_least=served[-1] == batches[-1])
 
 
 def _with_batch(question: Question, batch: int | None) -> Question:

@@ -32,6 +32,8 @@ class ContextSchedule:
     context_from: int
     context_to: int
     entries: tuple[ScheduleEntry, ...]
+    known: bool = True
+    """Whether acceptance is known at this context; where it is not (past the drafter's window), nothing is drafted."""
 
 
 def best_by_batch(grid: Grid, tie: float, min_gain: float, asked: bool) -> dict[int, tuple[int, tuple[int, ...]]]:
@@ -52,17 +54,21 @@ def best_by_batch(grid: Grid, tie: float, min_gain: float, asked: bool) -> dict[
     return answer
 
 
+def every_batch(scenario: Scenario) -> tuple[int, ...]:
+    """Every batch size up to the largest swept; those swept where that were too many."""
+    largest = max(scenario.batches)
+    if largest <= MOST_SCHEDULED_BATCHES and largest * len(scenario.draft_lengths) <= MOST_POINTS:
+        return tuple(range(1, largest + 1))
+    return scenario.batches
+
+
 def schedule(scenario: Scenario, tie: float, min_gain: float, asked: bool) -> tuple[ScheduleEntry, ...]:
     """Ranges of batch sizes with one draft length each.
 
     Every batch size is evaluated; a range keeps its draft length as long as that stays on the plateau, so that
     ties do not make it flicker.
     """
-    largest = max(scenario.batches)
-    batches: Sequence[int] = scenario.batches
-    if largest <= MOST_SCHEDULED_BATCHES and largest * len(scenario.draft_lengths) <= MOST_POINTS:
-        batches = range(1, largest + 1)
-    grid = evaluate(replace(scenario, batches=tuple(batches)))
+    grid = evaluate(replace(scenario, batches=every_batch(scenario)))
     entries: list[ScheduleEntry] = []
     for batch, (length, plateau) in best_by_batch(grid, tie, min_gain, asked).items():
         last = entries[-1] if entries else None
@@ -91,10 +97,12 @@ def schedule_by_context(
         scenarios = resolve(library, replace(options, context=context)).scenarios
         if len(scenarios) > 1:
             raise UsageError("a schedule speaks of one drafter on one layout: give one --drafter, --tp and --hardware")
-        entries = schedule(scenarios[0], tie, min_gain, options.assume)
-        if found and found[-1].entries == entries:
+        scenario = scenarios[0]
+        entries = schedule(scenario, tie, min_gain, options.assume)
+        known = scenario.drafter is None or not (scenario.beyond_window or scenario.acceptance is None)
+        if found and (found[-1].entries, found[-1].known) == (entries, known):
             found[-1] = replace(found[-1], context_to=context)
         else:
-            found.append(ContextSchedule(start, context, entries))
+            found.append(ContextSchedule(start, context, entries, known))
         start = context + 1
     return tuple(found)

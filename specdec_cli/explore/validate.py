@@ -87,6 +87,8 @@ class SourceResult:
     """Without its fault points."""
     faults: int
     assumed: int
+    fitted: int
+    """Points that figures of their engine or chip were fitted to."""
     points: tuple[PointResult, ...]
 
 
@@ -248,6 +250,7 @@ def _source(source: Measurement, points: Sequence[PointResult]) -> SourceResult:
         score=score(sound),
         faults=len(points) - len(sound),
         assumed=sum(point.assumed for point in sound),
+        fitted=sum(point.fitted for point in sound),
         points=tuple(points),
     )
 
@@ -281,6 +284,7 @@ TOTALS: dict[str, tuple[str, Callable[[PointResult], bool]]] = {
     "tier A, data centre, MoE": ("of these, mixtures of experts", lambda p: _gated(p) and p.moe),
     "tier A, data centre, stated": ("of these, without assumptions", lambda p: _gated(p) and not p.assumed),
     "tier A, data centre, assumed": ("of these, with assumptions", lambda p: _gated(p) and p.assumed),
+    "tier A, data centre, not fitted": ("of these, no figure was fitted to them", lambda p: _gated(p) and not p.fitted),
     "dense": ("all tiers and chips", lambda p: not p.fault and not p.moe),
     "MoE": ("all tiers and chips", lambda p: not p.fault and p.moe),
     "hybrid": ("recurrent layers, all tiers and chips", lambda p: not p.fault and p.hybrid),

@@ -6,6 +6,7 @@ hold prefill; the model then predicts those (`physics.serving`) instead of steps
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -82,6 +83,8 @@ class PointResult:
     """Whether its setup rests on assumptions."""
     fault: bool
     """Whether its source shows that software, not physics, made it."""
+    fitted: bool
+    """Whether figures of its engine or chip were fitted to its setup."""
     measured: Figures
     predicted: dict[Predictor, Figures]
 
@@ -151,6 +154,7 @@ def _setup(library: Library, source: Measurement, setup: Setup) -> list[PointRes
     scenario = scenario_of(library, setup)
     model = scenario.model
     predictions = _predict(scenario, setup)
+    fitted = is_fitted_on(source, setup, scenario)
     return [
         PointResult(
             source=source.name,
@@ -169,11 +173,30 @@ def _setup(library: Library, source: Measurement, setup: Setup) -> list[PointRes
             data_centre=not scenario.hardware.name.startswith(NOT_DATA_CENTRE),
             assumed=bool(setup.assumptions),
             fault=bool(setup.fault),
+            fitted=fitted,
             measured=_measured(point, base_ms),
             predicted={name: _with_speedup(figures, point) for name, figures in predicted.items()},
         )
         for point, base_ms, predicted in zip(setup.points, _base_steps(setup), predictions, strict=True)
     ]
+
+
+FITTED_ON = "profiles/measurements:"
+"""What begins the list of measurements in the source of a fitted figure: NAME, or NAME (setup ID)."""
+
+
+def is_fitted_on(source: Measurement, setup: Setup, scenario: Scenario) -> bool:
+    """Whether the host constants of its engine or kernel figures of its chip name it as what they were fitted to."""
+    engine, hardware = scenario.engine, scenario.hardware
+    kernels = engine.kernels if engine.kernels in hardware.kernels else "default"
+    texts = [entry.from_ for entry in engine.sources.values()]
+    texts += [e.from_ for key, e in hardware.sources.items() if key.startswith((f"kernels.{kernels}", "kernels.default"))]
+    for text in texts:
+        named = text.partition(FITTED_ON)[2]
+        one = re.search(rf"(?<![\w.-]){re.escape(source.name)}(?![\w.-])( \(setup )?", named)
+        if one and (one[1] is None or f"{source.name} (setup {setup.id})" in named):
+            return True
+    return False
 
 
 def is_moe(model: Model) -> bool:

@@ -89,6 +89,7 @@ def gemm_seconds(
     peak: float,
     bandwidth: float,
     kernel: GemmKernel,
+    tile_peak: float = 0.0,
 ) -> Cost:
     """A dense matrix multiplication (M, K) x (K, N).
 
@@ -97,22 +98,43 @@ def gemm_seconds(
     with F = 2 M N K, Q = N K w + M (K a + 2 N): outputs leave in bf16, Q_quant = M K (2 + a): activations read in bf16
     and written in the low precision, for kernels that quantise them. The serial reduction along K runs beside the
     streaming of the weights and shows only where it is the longer of the two, in skinny GEMMs.
+    Above the most rows that a mat-vec kernel is given, its tile kernel's F / (eta_c P) + Q / (eta_m beta) + tau, or
+    the mat-vec kernel's longest time where that is longer: more rows never take less.
 
     Args:
         m: rows (tokens), any shape. n, k: sizes of the weight matrix on this GPU. weight_bytes: per weight.
-        peak: FLOP/s of the kernel's compute dtype. bandwidth: bytes/s.
+        peak, tile_peak: FLOP/s of the compute dtypes of the kernel and its tile kernel. bandwidth: bytes/s.
     """
     m = np.asarray(m, dtype=np.float64)
-    activation = activation_bytes(kernel)
-    flops = 2.0 * m * n * k
-    moved = n * k * weight_bytes + m * (k * activation + n * ACTIVATION_BYTES)
+    tile = kernel.tile
+    own = _one_gemm(m if tile is None else np.minimum(m, tile.above_rows), n, k, weight_bytes, peak, bandwidth, kernel)
+    if tile is None:
+        return own
+    flops, moved = _gemm_work(m, n, k, weight_bytes, kernel)
+    compute_s, memory_s = flops / (tile.eta_c * tile_peak), moved / (tile.eta_m * bandwidth)
+    by_tiles = cost(compute_s, memory_s, np.full_like(m, kernel.tau_us * US), 1.0, flops, moved)
+    by_tiles = by_tiles._replace(seconds=np.maximum(by_tiles.seconds, own.seconds))
+    many = m > tile.above_rows
+    return Cost(*(np.where(many, theirs, ours) for ours, theirs in zip(own, by_tiles, strict=True)))
+
+
+def _gemm_work(m: Floats, n: float, k: float, weight_bytes: float, kernel: GemmKernel) -> tuple[Floats, Floats]:
+    """FLOPs and bytes of a matrix multiplication."""
+    moved = n * k * weight_bytes + m * (k * activation_bytes(kernel) + n * ACTIVATION_BYTES)
+    return 2.0 * m * n * k, moved
+
+
+def _one_gemm(
+    m: Floats, n: float, k: float, weight_bytes: float, peak: float, bandwidth: float, kernel: GemmKernel
+) -> Cost:
+    flops, moved = _gemm_work(m, n, k, weight_bytes, kernel)
     compute_s, memory_s = flops / (kernel.eta_c * peak), moved / (kernel.eta_m * bandwidth)
     overlapped = p_norm(compute_s, memory_s, kernel.overlap_exponent)
     with_serial = np.hypot(overlapped, kernel.tau_k_us * US * k / TAU_K_REFERENCE)
     fixed = with_serial - overlapped + kernel.tau_us * US
     quantise = np.zeros_like(m)
     if kernel.eta_q is not None:
-        quantise = m * k * (ACTIVATION_BYTES + activation) / (kernel.eta_q * bandwidth)
+        quantise = m * k * (ACTIVATION_BYTES + activation_bytes(kernel)) / (kernel.eta_q * bandwidth)
     seconds = with_serial + kernel.tau_us * US + quantise
     return Cost(seconds, compute_s, memory_s + quantise, fixed, flops, moved)
 

@@ -139,12 +139,14 @@ def check_hardware(profile: Hardware) -> Iterator[Problem]:
         yield Problem(("kernels",), "missing key `default`", "every engine without an entry of its own reads it")
     for engine, kernels in profile.kernels.items():
         tables = (("gemm", kernels.gemm), ("moe", kernels.moe))
-        for table, dtype, kernel in ((name, dtype, entry) for name, held in tables for dtype, entry in held.items()):
-            if kernel.compute not in profile.peak_tflops:
+        held = [((name, dtype), kernel) for name, table in tables for dtype, kernel in table.items()]
+        tiles = [(("gemm", dtype, "tile"), kernel.tile) for dtype, kernel in kernels.gemm.items() if kernel.tile]
+        for place, figures in (*held, *tiles):
+            if figures.compute not in profile.peak_tflops:
                 yield Problem(
-                    ("kernels", engine, table, dtype, "compute"),
+                    ("kernels", engine, *place, "compute"),
                     f"expected a dtype with a peak in peak_tflops ({', '.join(profile.peak_tflops)}), "
-                    f"found {kernel.compute}",
+                    f"found {figures.compute}",
                     "weight-only kernels compute in bf16",
                 )
         for gpus in kernels.all_reduce:

@@ -28,7 +28,7 @@ PRINTED_TOLERANCE = 0.1
 BANDWIDTH_GB_PER_S = (20.0, 50_000.0)
 """From a desktop's DDR4 to twice the announced HBM4."""
 MEMORY_GB = (2.0, 4096.0)
-RIDGE = (10.0, 2000.0)
+RIDGE = (5.0, 2000.0)
 """bf16 FLOP per byte; from chips without tensor cores to tensor cores on a notebook's memory it is 20 to 1000."""
 
 _COUNTS = {"K": 1e3, "M": MEGA, "B": GIGA, "T": TERA}

@@ -56,6 +56,17 @@ class Profile(Record, frozen=True, kw_only=True):
 # ---------------------------------------------------------------------------------------------- hardware
 
 
+class TileKernel(Record, frozen=True, kw_only=True):
+    """The tensor-core kernel that an engine changes to from a mat-vec kernel; its two sides add."""
+
+    above_rows: Count
+    """The most rows that the mat-vec kernel is given (llama.cpp: 8)."""
+    compute: PeakDtype
+    """The peak that its arithmetic is held against."""
+    eta_c: Fraction
+    eta_m: Fraction
+
+
 class GemmKernel(Record, frozen=True, kw_only=True):
     """A matrix multiplication with weights of one dtype on one chip."""
 
@@ -73,6 +84,8 @@ class GemmKernel(Record, frozen=True, kw_only=True):
     """1: compute and memory times add; large: the longer one counts."""
     eta_q: Fraction | None = None
     """Achieved fraction of bandwidth while activations are quantised before the GEMM; None: they are not."""
+    tile: TileKernel | None = None
+    """What takes over for many rows (llama.cpp's block formats); None: one kernel for all."""
 
 
 class AttentionKernel(Record, frozen=True, kw_only=True):

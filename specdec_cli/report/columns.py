@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
-from specdec_cli.report.words import BASIS_MARKS, number, several, times
+from specdec_cli.report.words import BASIS_MARKS, number, serving_points, several, times
 
 Record = dict[str, Any]
 
@@ -47,29 +48,52 @@ def point_grid(points: Sequence[Record]) -> Grid:
         for key in ("hardware", "tp", "gpus", "drafter")
         if several(points, key)
     ]
+    serving = serving_points(points)
     columns += [
-        Column("batch", lambda p: str(p["batch"])),
+        Column("batch (concurrency)" if serving else "batch", lambda p: str(p["batch"])),
         Column("D", lambda p: str(p["draft_length"])),
         Column("AL", lambda p: f"{p['acceptance_length']:.2f}{BASIS_MARKS[p['acceptance_basis']] or ' '}"),
         Column("tokens/s/user", lambda p: number(p["interactivity_tokens_per_s_per_user"])),
         Column("tokens/s/GPU", lambda p: number(p["throughput_tokens_per_s_per_gpu"])),
-        Column("speedup", lambda p: times(p["speedup"])),
+        Column("decode speedup" if serving else "speedup", lambda p: times(p["speedup"])),
         Column("target ms", lambda p: number(p["target_ms"])),
         Column("verify ms", lambda p: number(p["verify_ms"])),
         Column("draft ms", lambda p: number(p["draft_ms"])),
+        *(serving_columns() if serving else ()),
+        *cost_columns(points),
         Column("bound", lambda p: str(p["bound"]), numeric=False),
         Column("frontier", lambda p: "*" if p["on_frontier"] else "", numeric=False),
     ]
     return grid_of(columns, points, lambda p: bool(p["on_frontier"]))
 
 
+def serving_columns() -> list[Column]:
+    """A replica that prefills and decodes, apart from the decode steps alone."""
+    return [
+        Column("decode batch", lambda p: number(p["decode_batch"])),
+        Column("serving TPOT ms", lambda p: number(p["serving_tpot_ms"])),
+        Column("serving tokens/s/GPU", lambda p: number(p["serving_throughput_tokens_per_s_per_gpu"])),
+        Column("serving speedup", lambda p: times(p["serving_speedup"])),
+    ]
+
+
+def cost_columns(points: Sequence[Record]) -> list[Column]:
+    """The cost, where chips of several prices stand side by side: on one chip throughput says the same."""
+    key = "serving_cost_usd_per_million_tokens" if serving_points(points) else "cost_usd_per_million_tokens"
+    if not points or key not in points[0] or not several(points, "hardware"):
+        return []
+    return [Column("USD/M tokens", lambda p: number(p[key], 3))]
+
+
 def uplift_grid(rows: Sequence[Record]) -> Grid:
-    """Throughput without and with speculation at equal interactivity."""
+    """Throughput and users without and with speculation at equal interactivity."""
     columns = [
         Column("tokens/s/user", lambda r: f"{r['interactivity_tokens_per_s_per_user']:,g}"),
         Column("tokens/s/GPU without", lambda r: number(r["throughput_without_tokens_per_s_per_gpu"])),
         Column("with", lambda r: number(r["throughput_with_tokens_per_s_per_gpu"])),
         Column("gain", lambda r: times(r["uplift"])),
+        Column("users/GPU without", lambda r: number(r["users_per_gpu_without"], 3)),
+        Column("with", lambda r: number(r["users_per_gpu_with"], 3)),
     ]
     return grid_of(columns, rows, lambda r: False)
 
@@ -82,6 +106,27 @@ def schedule_grid(entries: Sequence[Record]) -> Grid:
         Column("D", lambda e: str(e["draft_length"]) if e["draft_length"] else "0 (off)"),
     ]
     return grid_of(columns, entries, lambda e: e["draft_length"] > 0)
+
+
+def context_grid(schedules: Sequence[Record]) -> Grid:
+    """Draft lengths by batch (rows) and context (columns); rows begin where any column changes."""
+    starts = sorted({entry["batch_from"] for one in schedules for entry in one["schedule"]})
+    ends = sorted({entry["batch_to"] + 1 for one in schedules for entry in one["schedule"]})
+    edges = sorted({*starts, *ends})
+    ranges = [{"from": first, "to": after - 1} for first, after in pairwise(edges)]
+
+    def length(one: Record, batch: int) -> str:
+        for entry in one["schedule"]:
+            if entry["batch_from"] <= batch <= entry["batch_to"]:
+                off = "0 (off)" if one["acceptance_known"] else "0 (unknown)"
+                return str(entry["draft_length"]) if entry["draft_length"] else off
+        return "does not fit"
+
+    columns = [Column("batch from", lambda r: str(r["from"])), Column("to", lambda r: str(r["to"]))]
+    for one in schedules:
+        header = f"D at {one['context_from']:,}-{one['context_to']:,} tokens"
+        columns.append(Column(header, lambda r, one=one: length(one, r["from"])))  # type: ignore[misc]
+    return grid_of(columns, ranges, lambda r: False)
 
 
 KEY_NUMBERS = {

@@ -14,12 +14,17 @@ POINT_KEYS = (
     *("draft_ms", "step_ms", "speedup", "speedup_low", "speedup_high", "interactivity_tokens_per_s_per_user"),
     *("throughput_tokens_per_s_per_gpu", "bound", "on_frontier", "drafter", "hardware", "tp", "gpus"),
 )
+OPTIONAL_KEYS = (
+    *("cost_usd_per_million_tokens", "serving_tpot_ms", "serving_throughput_tokens_per_s_per_gpu", "serving_speedup"),
+    *("decode_batch", "serving_cost_usd_per_million_tokens"),
+)
+"""Keys that points have where a price is known, and where prompt lengths were given."""
 SCHEDULE_KEYS = ("batch_from", "batch_to", "draft_length")
 
 
 def sweep_csv(record: Record) -> str:
     """One row a point."""
-    return _table(POINT_KEYS, record["points"])
+    return _table(point_keys(record["points"]), record["points"])
 
 
 def recommend_csv(record: Record) -> str:
@@ -28,7 +33,12 @@ def recommend_csv(record: Record) -> str:
     if choice is None:
         return _table(SCHEDULE_KEYS, record["schedule"])
     roles = [{"role": "choice", **choice}, *({"role": "alternative", **point} for point in record["alternatives"])]
-    return _table(("role", *POINT_KEYS), roles)
+    return _table(("role", *point_keys([choice])), roles)
+
+
+def point_keys(points: Sequence[Record]) -> tuple[str, ...]:
+    """The columns of these points."""
+    return (*POINT_KEYS, *(key for key in OPTIONAL_KEYS if points and key in points[0]))
 
 
 def listing_csv(record: Record) -> str:

@@ -5,19 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from specdec_cli.report.columns import Grid, key_numbers, point_grid, schedule_grid, suggestion, uplift_grid
+from specdec_cli.report.columns import (
+    Grid,
+    context_grid,
+    key_numbers,
+    point_grid,
+    schedule_grid,
+    suggestion,
+    uplift_grid,
+)
 from specdec_cli.report.words import (
+    SERVING_LEGEND,
     answer_sentence,
     basis_legend,
+    contexts_sentence,
+    cost_sentence,
     guideline_head,
+    guideline_reasons,
     infeasible_lines,
     number,
     own_settings,
     pays_sentence,
     runner_up_sentence,
     scenario_lines,
+    schedule_sentence,
+    serving_points,
+    serving_sentence,
     settings_lines,
     step_sentence,
+    uplift_sentence,
+    users_sentence,
+    working_lines,
 )
 
 Record = dict[str, Any]
@@ -39,15 +57,19 @@ def sweep_markdown(record: Record) -> str:
         escape(f"* on the Pareto frontier ({len(record['frontier'])} of {len(points) + record['points_left_out']})")
         + escape(f"; AL: unmarked measured, {legend}" if legend else "; AL as measured"),
     ]
+    if serving_points(points):
+        parts.append(escape(SERVING_LEGEND))
     if record["uplift"]:
         parts += ["### At equal interactivity", _table(uplift_grid(record["uplift"]))]
+        beyond = uplift_sentence(record)
+        parts += [escape(beyond)] if beyond is not None else []
     if record["infeasible"]:
         parts += ["### Infeasible", _list(infeasible_lines(record["infeasible"]))]
     return _page([*parts, *_footing(record)])
 
 
-def recommend_markdown(record: Record) -> str:
-    """The answer of `specdec recommend`."""
+def recommend_markdown(record: Record, *, working: bool = False) -> str:
+    """The answer of `specdec recommend`; `working`: every number of the guidelines."""
     choice = record["choice"]
     parts = [f"**{escape(answer_sentence(record))}**"]
     if choice is not None:
@@ -58,15 +80,25 @@ def recommend_markdown(record: Record) -> str:
             f"step: {step_sentence(record['split'])}",
             f"bound: {choice['bound']}",
         ]
+        facts += [f"serving: {serving_sentence(choice)}"] if serving_points([choice]) else []
+        more = (("cost", cost_sentence(choice)), ("users", users_sentence(record)))
+        facts += [f"{name}: {said}" for name, said in more if said]
         second = runner_up_sentence(record)
         facts += [f"runner-up: {second}"] if second else []
         parts.append(_list([*facts, f"pays: {pays_sentence(record)}"]))
-    parts += ["### Schedule", _table(schedule_grid(record["schedule"]))]
+    parts += ["### Schedule", _table(schedule_grid(record["schedule"])), escape(schedule_sentence(record))]
+    if "schedule_by_context" in record:
+        grid = context_grid(record["schedule_by_context"])
+        parts += ["### Schedule by batch and context", _table(grid), escape(contexts_sentence(record))]
     if record["guidelines"]:
         parts.append("### The five guidelines")
-        for rule in record["guidelines"]:
-            numbers = "; ".join(part for part in (suggestion(rule), key_numbers(rule)) if part)
-            parts.append(f"**{escape(guideline_head(rule))}** {escape(rule['why'])} ({escape(numbers)})")
+        rules = record["guidelines"]
+        for rule, why in zip(rules, guideline_reasons(rules), strict=True):
+            numbers = "; ".join(part for part in (suggestion(rule), "" if working else key_numbers(rule)) if part)
+            said = f"**{escape(guideline_head(rule))}** {escape(why)}"
+            parts.append(f"{said} ({escape(numbers)})" if numbers else said)
+            if working:
+                parts.append(_list([f"{name}: {value}" for name, value in working_lines(rule)]))
     for settings in own_settings(record):
         head = f"To paste: {settings['title']} (checked against {settings['engine_version']})"
         parts += [f"### {escape(head)}", "```\n" + "\n".join(settings_lines(settings)) + "\n```"]

@@ -67,11 +67,11 @@ class Page:
         self._lines.append(lead + "-" * (sum(widths) + len(GAP) * (len(widths) - 1)))
         self._lines += [self._styled(row, "green" if at in grid.stressed else "") for at, row in enumerate(rows[1:])]
 
-    def facts(self, rows: Sequence[tuple[str, str]]) -> None:
+    def facts(self, rows: Sequence[tuple[str, str]], *, indent: int = 2) -> None:
         """Names and what is to be said of them, aligned."""
         widest = max(len(name) for name, _ in rows)
         for name, said in rows:
-            self.say(f"  {name.ljust(widest)}  {said}", indent=" " * (widest + 4))
+            self.say(f"{' ' * indent}{name.ljust(widest)}  {said}", indent=" " * (indent + widest + 2))
 
     def _styled(self, line: str, style: str) -> str:
         return f"{STYLES[style]}{line}{RESET}" if self._colour and style and line else line

@@ -12,9 +12,11 @@ from typing import Any
 
 from specdec_cli import __version__
 from specdec_cli.explore.frontier import Uplift
-from specdec_cli.explore.recommend import Recommendation
+from specdec_cli.explore.recommend import Recommendation, Users
 from specdec_cli.explore.scenario import NO_DRAFTER, Input, Note, Scenario
+from specdec_cli.explore.schedules import ContextSchedule, ScheduleEntry
 from specdec_cli.explore.sweep import Infeasible, Sweep
+from specdec_cli.report.points import point_records
 from specdec_cli.units import GIGA, MEGA, MS
 
 Record = dict[str, Any]
@@ -42,19 +44,23 @@ def sweep_record(sweep: Sweep, *, frontier_only: bool = False) -> Record:
             "warnings": warning_records(sweep.notes),
             "points_left_out": len(sweep.points) - len(kept),
             "uplift": [_uplift(row) for row in sweep.uplift()],
-            "scenarios": [_scenario(grid.scenario) for grid in sweep.grids],
+            "scenarios": [scenario_record(grid.scenario) for grid in sweep.grids],
         }
     )
 
 
 def recommend_record(
-    found: Recommendation, *, asked: Mapping[str, Input], engine_settings: Mapping[str, Record]
+    found: Recommendation,
+    *,
+    asked: Mapping[str, Input],
+    engine_settings: Mapping[str, Record],
+    by_context: Sequence[ContextSchedule] | None = None,
 ) -> Record:
     """`specdec.recommend/1`.
 
     Args:
         found: the answer. asked: the limits and tolerances with their origins, which join the inputs.
-        engine_settings: by engine, what to paste there.
+        engine_settings: by engine, what to paste there. by_context: schedules by context length, where asked for.
     """
     sweep = found.sweep
     others = point_records(sweep, found.alternatives)
@@ -80,16 +86,15 @@ def recommend_record(
             ],
             "pays_from_batch": found.pays_from_batch,
             "pays_to_batch": found.pays_to_batch,
-            "schedule": [
-                {"batch_from": e.batch_from, "batch_to": e.batch_to, "draft_length": e.draft_length}
-                for e in found.schedule
-            ],
+            "schedule": _schedule(found.schedule),
             "engine_settings": {engine: dict(settings) for engine, settings in engine_settings.items()},
             "warnings": warning_records(found.notes),
             "split": _split(found),
             "runner_up": _runner_up(found, others),
             "swept_batches": [min(found.scenario.batches), max(found.scenario.batches)],
-            "scenarios": [_scenario(found.scenario)],
+            "scenarios": [scenario_record(found.scenario)],
+            **_users(found.users, found.scenario.layout.gpus),
+            **({"schedule_by_context": _by_context(by_context)} if by_context is not None else {}),
         }
     )
 
@@ -102,51 +107,6 @@ def inputs_record(inputs: Mapping[str, Input]) -> Record:
 def warning_records(notes: Sequence[Note]) -> list[Record]:
     """Warnings with their stable codes."""
     return [{"code": note.code, "message": note.message} for note in notes]
-
-
-def point_records(sweep: Sweep, indices: Sequence[int]) -> list[Record]:
-    """These points of the sweep, keys in the contract's order, ms and tokens/s."""
-    points = sweep.points
-    scenarios = [grid.scenario for grid in sweep.grids]
-    bases = [grid.basis for grid in sweep.grids]
-    widths = [grid.verify_width.tolist() for grid in sweep.grids]
-    columns = {
-        name: getattr(points, name)[list(indices)].tolist()
-        for name in (
-            *("scenario", "column", "batch", "draft_length", "acceptance_length", "target_s", "verify_s", "draft_s"),
-            *("speedup", "speedup_low", "speedup_high", "interactivity", "throughput", "bound", "on_frontier"),
-        )
-    }
-    records = []
-    for row in range(len(indices)):
-        at = {name: column[row] for name, column in columns.items()}
-        scenario = scenarios[at["scenario"]]
-        length = at["draft_length"]
-        records.append(
-            {
-                "batch": at["batch"],
-                "draft_length": length,
-                "verify_width": widths[at["scenario"]][at["column"]],
-                "acceptance_length": at["acceptance_length"],
-                "acceptance_basis": bases[at["scenario"]][at["column"]],
-                "target_ms": at["target_s"] / MS,
-                "verify_ms": at["verify_s"] / MS,
-                "draft_ms": at["draft_s"] / MS,
-                "step_ms": (at["verify_s"] + at["draft_s"]) / MS,
-                "speedup": at["speedup"],
-                "speedup_low": at["speedup_low"],
-                "speedup_high": at["speedup_high"],
-                "interactivity_tokens_per_s_per_user": at["interactivity"],
-                "throughput_tokens_per_s_per_gpu": at["throughput"],
-                "bound": at["bound"],
-                "on_frontier": at["on_frontier"],
-                "drafter": scenario.drafter_name if length else NO_DRAFTER,
-                "hardware": scenario.hardware.name,
-                "tp": scenario.layout.tp,
-                "gpus": scenario.layout.gpus,
-            }
-        )
-    return records
 
 
 def finite(record: Record) -> Record:
@@ -207,9 +167,10 @@ def _uplift(row: Uplift) -> Record:
     }
 
 
-def _scenario(scenario: Scenario) -> Record:
+def scenario_record(scenario: Scenario) -> Record:
     """What the figures of one scenario rest on."""
     measured, memory, layout = scenario.acceptance_profile, scenario.memory, scenario.layout
+    workload = scenario.workload
     longest = max(scenario.draft_lengths)
     return {
         "hardware": scenario.hardware.name,
@@ -228,6 +189,10 @@ def _scenario(scenario: Scenario) -> Record:
         "temperature": measured.temperature if measured is not None else None,
         "acceptance_measured_by": measured.measured_by if measured is not None else None,
         "kernels_fitted": scenario.hardware.fitted,
+        "price_usd_per_hour": scenario.hardware.price_usd_per_hour,
+        "price_checked": scenario.hardware.price_checked,
+        "input_tokens": workload.input_tokens if workload is not None else None,
+        "output_tokens": workload.output_tokens if workload is not None else None,
         "time_band": scenario.band.relative,
         "memory": {
             "usable_gb_per_gpu": memory.usable / GIGA,
@@ -245,6 +210,35 @@ def _scenario(scenario: Scenario) -> Record:
 def _largest_batch(scenario: Scenario, length: int) -> int | None:
     each_rank = scenario.memory.largest_batch(length)
     return math.floor(each_rank) * scenario.layout.ranks if math.isfinite(each_rank) else None
+
+
+def _schedule(entries: Sequence[ScheduleEntry]) -> list[Record]:
+    return [{"batch_from": e.batch_from, "batch_to": e.batch_to, "draft_length": e.draft_length} for e in entries]
+
+
+def _by_context(found: Sequence[ContextSchedule]) -> list[Record]:
+    return [
+        {
+            "context_from": one.context_from,
+            "context_to": one.context_to,
+            "acceptance_known": one.known,
+            "schedule": _schedule(one.entries),
+        }
+        for one in found
+    ]
+
+
+def _users(users: Users | None, gpus: int) -> Record:
+    """Users served at the floor interactivity; null where none was asked for."""
+    served, without = (None, None) if users is None else (users.served, users.served_without)
+    return {
+        "users_per_replica": served,
+        "users_per_gpu": None if served is None else served / gpus,
+        "users_per_replica_without": without,
+        "users_per_gpu_without": None if without is None else without / gpus,
+        "users_floor_tokens_per_s_per_user": None if users is None else users.floor,
+        "users_at_least": None if users is None else users.at_least,
+    }
 
 
 def _choice(found: Recommendation) -> Record | None:

@@ -28,8 +28,11 @@ def render_sweep(record: Record, style: str, *, width: int | None = None, colour
             return sweep_table(record, width=width, colour=colour)
 
 
-def render_recommend(record: Record, style: str, *, width: int | None = None, colour: bool = False) -> str:
-    """`specdec.recommend/1` as table, json, csv or markdown."""
+def render_recommend(
+    record: Record, style: str, *, width: int | None = None, colour: bool = False, working: bool = False
+) -> str:
+    """`specdec.recommend/1` as table, json, csv or markdown; `working` shows every number of the guidelines, which
+    JSON holds in any case."""
     match style:
         case "json":
             from specdec_cli.report.json import render_json
@@ -42,8 +45,8 @@ def render_recommend(record: Record, style: str, *, width: int | None = None, co
         case "markdown":
             from specdec_cli.report.markdown import recommend_markdown
 
-            return recommend_markdown(record)
+            return recommend_markdown(record, working=working)
         case _:
             from specdec_cli.report.table import recommend_table
 
-            return recommend_table(record, width=width, colour=colour)
+            return recommend_table(record, width=width, colour=colour, working=working)

@@ -25,7 +25,8 @@ INTRODUCTION = (
     "|error|: predicted over measured, less 1; median and 90th percentile over the points. Base: a step without "
     "speculation. rho = AL / speedup: a speculative step over a base step, with acceptance taken out. Speedup: at the "
     "measured AL. Bias above 0: predicted too slow (speedup: too fast). Sign: speeds up or slows down, where the "
-    "measured gain or loss exceeds 5 %. Best D: the predicted best draft length within 1 of the measured one."
+    "measured gain or loss exceeds 5 %. Best D: the predicted best draft length within 1 of the measured one. Fitted on: "
+    "points that host constants of their engine or kernel figures of their chip were fitted to."
 )
 
 
@@ -76,6 +77,7 @@ def _source(result: SourceResult) -> Record:
         **_score(result.score),
         "assumed_points": result.assumed,
         "fault_points": result.faults,
+        "fitted_points": result.fitted,
         "expected": expected,
     }
 
@@ -118,7 +120,7 @@ def _point(point: PointResult) -> Record:
         name: getattr(point, name)
         for name in (
             *("source", "tier", "setup", "hardware", "model", "drafter", "batch", "draft_length", "verify_width"),
-            *("acceptance_length", "moe", "hybrid", "data_centre", "assumed", "fault"),
+            *("acceptance_length", "moe", "hybrid", "data_centre", "assumed", "fault", "fitted"),
         )
     }
     figures: Record = {"context_tokens": point.context}
@@ -144,6 +146,7 @@ def source_grid(sources: Sequence[Record]) -> Grid:
         Column("points", lambda s: str(s["points"])),
         Column("assumed", lambda s: str(s["assumed_points"]) if s["assumed_points"] else "-"),
         Column("faults", lambda s: str(s["fault_points"]) if s["fault_points"] else "-"),
+        Column("fitted on", lambda s: str(s["fitted_points"]) if s["fitted_points"] else "-"),
         *_error_columns(),
     ]
     return grid_of(columns, sources, lambda s: False)

@@ -88,7 +88,7 @@ def scenario_lines(record: Record) -> list[str]:
         gpus = f"{one['gpus']} x {one['hardware']}" + (f" tp {one['tp']}" if one["gpus"] > 1 else "")
         gpus += f" ep {one['ep']}" if one["ep"] > 1 else ""
         text = f"{one['model']} ({weights}, KV {kv}) on {gpus}, {one['engine']}"
-        text += f", {one['context_tokens']:,} tokens of context"
+        text += f", {_lengths(one)}"
         if one["drafter"] == "none":
             lines.append(f"{text}; no drafter")
             continue
@@ -100,10 +100,28 @@ def scenario_lines(record: Record) -> list[str]:
         lines.append(f"{text}; {one['drafter']}, {acceptance}")
     bands = sorted({one["time_band"] for one in record["scenarios"]})
     lines.append(f"step times computed, +-{' or '.join(percent(band) for band in bands)} against a plain step")
+    prices = {
+        one["hardware"]: f"{one['hardware']} {one['price_usd_per_hour']:g} USD (checked {one['price_checked']})"
+        for one in record["scenarios"]
+        if one["price_usd_per_hour"] is not None
+    }
+    if prices:
+        lines.append(f"an example price for a GPU-hour, {', '.join(prices.values())}")
     defaults = [name for name, entry in inputs.items() if entry["origin"] == "default"]
     if defaults:
         lines.append(f"by default: {', '.join(defaults)}")
     return lines
+
+
+def _lengths(scenario: Record) -> str:
+    """Context, or the prompts and answers that it follows from."""
+    context = f"{scenario['context_tokens']:,} tokens of context"
+    if scenario["input_tokens"] is None:
+        return context
+    return (
+        f"prompts of {scenario['input_tokens']:,} and answers of {scenario['output_tokens']:,} tokens "
+        f"({context} on average)"
+    )
 
 
 def _assumed(value: Any) -> str:
@@ -127,7 +145,8 @@ def answer_sentence(record: Record) -> str:
         if record["pays_from_batch"] is None:
             return "Speculation does not pay at any batch swept."
         return f"Speculation pays from batch {record['pays_from_batch']} to {record['pays_to_batch']} of those swept."
-    at = f"At batch {choice['batch']}"
+    serving = "serving_speedup" in choice
+    at = f"At {'concurrency' if serving else 'batch'} {choice['batch']}"
     where = [str(choice[key]) for key in ("hardware",) if len(inputs[key]["value"]) > 1]
     where += [f"tp {choice['tp']}"] if len(inputs["tp"]["value"]) > 1 else []
     place = f" on {', '.join(where)}" if where else ""
@@ -135,10 +154,10 @@ def answer_sentence(record: Record) -> str:
         return f"{at}{place}: speculation off (no draft length gains more than {_least(inputs)})."
     band = f"{choice['speedup_low']:.2f}-{choice['speedup_high']:.2f}"
     equal = f"; D = {plateau(record['plateau'])} are equally good" if len(record["plateau"]) > 1 else ""
-    return (
-        f"{at}{place}: draft {choice['draft_length']} with {choice['drafter']}, "
-        f"{choice['speedup']:.2f}x as fast as without (band {band}){equal}."
-    )
+    gain = f"{choice['speedup']:.2f}x as fast as without speculation (band {band})"
+    if serving:
+        gain = f"decode steps {gain}, {choice['serving_speedup']:.2f}x with prefill between them"
+    return f"{at}{place}: draft length {choice['draft_length']} with {choice['drafter']}, {gain}{equal}."
 
 
 def _least(inputs: Record) -> str:
@@ -146,9 +165,117 @@ def _least(inputs: Record) -> str:
     return percent(entry["value"]) if entry else "the least gain asked for"
 
 
+def guideline_reasons(rules: Sequence[Record]) -> list[str]:
+    """Why each guideline says what it says; a reason that an earlier one gave word for word points there."""
+    first: dict[str, str] = {}
+    return [
+        f"As for {first[rule['why']]}." if first.setdefault(rule["why"], rule["id"]) != rule["id"] else rule["why"]
+        for rule in rules
+    ]
+
+
+def working_lines(rule: Record) -> list[tuple[str, str]]:
+    """Every number of a guideline by its name, lists joined."""
+
+    def said(value: Any) -> str:
+        if isinstance(value, list):
+            return "; ".join(said(item) for item in value) or "-"  # names hold commas
+        return "-" if value is None else number(value) if isinstance(value, int | float) else str(value)
+
+    return [(name, said(value)) for name, value in rule["numbers"].items()]
+
+
 def guideline_head(rule: Record) -> str:
     """A guideline's name and verdict."""
     return f"{rule['id']} {rule['verdict'].replace('_', ' ')}: {rule['title']}"
+
+
+SERVING_LEGEND = (
+    "batch is the concurrency: requests in flight on a replica, of which `decode batch` decode at once. Decode "
+    "speedup, tokens/s/user, tokens/s/GPU and the frontier are those of the steps alone; serving figures hold the "
+    "prefill that comes between them, their speedup at equal concurrency"
+)
+
+
+def serving_points(points: Sequence[Record]) -> bool:
+    """Whether the points carry serving figures."""
+    return bool(points) and "serving_tpot_ms" in points[0]
+
+
+def serving_sentence(choice: Record) -> str:
+    """What the replica gives with prefill between the steps."""
+    return (
+        f"TPOT {number(choice['serving_tpot_ms'])} ms, "
+        f"{number(choice['serving_throughput_tokens_per_s_per_gpu'])} tokens/s/GPU, "
+        f"{choice['serving_speedup']:.2f}x as fast as without speculation at equal concurrency "
+        f"({number(choice['decode_batch'])} of {choice['batch']:,} requests decode at once)"
+    )
+
+
+def users_sentence(record: Record) -> str | None:
+    """How many users get the floor interactivity, per replica and per GPU; None: no floor was asked for."""
+    served, choice = record["users_per_replica"], record["choice"]
+    if served is None:
+        return None
+    floor = f"{record['users_floor_tokens_per_s_per_user']:,.4g} tokens/s each"
+    most = "at least " if record["users_at_least"] else "up to "
+    said = f"{floor} for {most}{served:,} a replica, {_whole(record['users_per_gpu'])} a GPU"
+    if choice["speculate"]:
+        without = record["users_per_replica_without"]
+        said += f" ({without:,} a replica, {_whole(record['users_per_gpu_without'])} a GPU without speculation)"
+    return said
+
+
+def _whole(value: float) -> str:
+    """Two decimals at most, and none where there are none."""
+    return f"{value:,.2f}".rstrip("0").rstrip(".")
+
+
+def cost_sentence(choice: Record) -> str | None:
+    """What a million output tokens cost; None: the chip has no price."""
+    cost = choice.get("cost_usd_per_million_tokens")
+    if cost is None:
+        return None
+    without = f" ({number(cost * choice['speedup'], 3)} without)" if choice["speculate"] else ""
+    said = f"{number(cost, 3)} USD for a million output tokens{without}"
+    serving = choice.get("serving_cost_usd_per_million_tokens")
+    return said if serving is None else f"{said}, {number(serving, 3)} with prefill between the steps"
+
+
+def schedule_sentence(record: Record) -> str:
+    """Why the schedule may hold another draft length than the choice at the same batch."""
+    tie = percent(record["inputs"]["tie"]["value"])
+    return (
+        f"A range keeps its D while that stays within the tie ({tie}) of the best; at a single batch the choice may be "
+        "another of the equally good."
+    )
+
+
+def contexts_sentence(record: Record) -> str:
+    """At which context the settings to paste hold."""
+    context = record["scenarios"][0]["context_tokens"]
+    unknown = ""
+    if not all(one["acceptance_known"] for one in record["schedule_by_context"]):
+        unknown = " Unknown: acceptance was not measured at that context; --assume takes over what was."
+    return (
+        f"Each column is computed at its longest context.{unknown} Engines take a schedule by batch alone: the choice, "
+        f"the schedule by batch and the settings to paste are those of {context:,} tokens."
+    )
+
+
+def uplift_sentence(record: Record) -> str | None:
+    """Why the gain at equal interactivity can exceed AL; None: it does not here."""
+    speculating = [point["acceptance_length"] for point in record["points"] if point["draft_length"]]
+    both = [row for row in record["uplift"] if row["uplift"] is not None]
+    most = max(both, key=lambda row: row["uplift"], default=None)
+    if most is None or not speculating or most["uplift"] <= max(speculating):
+        return None
+    return (
+        f"The gain exceeds AL (at most {max(speculating):.2f} here) because the batch differs too: at "
+        f"{most['interactivity_tokens_per_s_per_user']:,g} tokens/s/user speculation leaves room for "
+        f"{number(most['users_per_gpu_with'], 3)} users on a GPU instead of "
+        f"{number(most['users_per_gpu_without'], 3)}, and a larger batch shares each read of the weights."
+    )
 
 
 def runner_up_sentence(record: Record) -> str | None:

@@ -12,8 +12,9 @@ found by non-negative least squares on the relative residuals of base steps and 
 the same whatever its number of points; one that the kernels miss weighs less (a host cannot make good for kernels that
 are not the source's); a ridge pulls towards the study's values (`PLANS`) with the spread that it saw.
 A source's error is reported twice: in the fit of all, and left out of the fit. Setups with a fault, serving runs (their
-steps also hold prefill) and sources of tier C are no part of it. A plan may name the one setup of a source to fit on:
-its others are then left-out data too.
+steps also hold prefill) and sources of tier C are no part of it. Setups on chips without measured kernel tables are
+reported alone, for there kernels and host cannot be told apart; so are a source's others where a plan names the one
+setup to fit on.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from specdec_cli.explore.validate_points import PointResult, recreate
+from specdec_cli.explore.validate_points import FITTED_ON, PointResult, recreate
 from specdec_cli.profiles.library import Library
-from specdec_cli.profiles.measurement import Measurement
+from specdec_cli.profiles.measurement import Measurement, Setup
 from specdec_cli.profiles.schema import Engine, Overheads
 
 ENGINES = Path(__file__).parents[2] / "profiles" / "engines"
@@ -41,7 +42,7 @@ LAYER = "small_kernels_us_per_layer"
 RESIDUAL = 0.05
 """Relative error that kernels and constants together are expected to leave: the unit of residuals and of the ridge."""
 FAR = 3.0
-"""Residuals beyond this many units weigh less."""
+"""A residual of this many units weighs half, one far beyond it next to nothing."""
 ROUNDS = 30  # of reweighting; the constants stand still after ten
 TOLERANCE = 0.011
 """How far a profile's constant may lie from the fit: its last digit (0.01 ms; us in whole numbers)."""
@@ -73,7 +74,7 @@ PLANS: dict[str, Plan] = {
     "vllm-2025-07": _plan(0.6, 20.0, 0.6, 0.22, **{"draft_pass_ms_by_mechanism.eagle3": (0.74, 0.1)}),
     "sglang": _plan(0.45, 30.0, 0.25, 0.05),
     "sglang-2025": _plan(0.45, 30.0, 0.85, 0.14, tree_speculation_ms=(1.7, 0.4), tree_draft_pass_ms=(0.33, 0.12)),
-    "tensorrt-llm-2025": _plan(0.2, 20.0, 0.15, 0.13, **{LAYER: (8.0, 12.0)}),
+    "tensorrt-llm-2025": _plan(0.2, 20.0, 0.15, 0.13, **{LAYER: (8.0, 30.0)}),
     "magicdec-2024": Plan(
         {
             "step_ms": (0.6, 1.0),
@@ -147,7 +148,11 @@ class Rows:
 
     source: str
     fitted: bool
-    """False: rows that a plan keeps to report on."""
+    """False: rows that are kept to report on."""
+    setups: tuple[str, ...]
+    """Of these rows, where the source has others; empty: they are all."""
+    speculates: bool
+    """Whether any of them is a speculative step."""
     measured_s: np.ndarray
     kernels_s: np.ndarray
     columns_s: np.ndarray
@@ -162,8 +167,8 @@ class Rows:
         return np.asarray(self.predicted_s(constants) / self.measured_s - 1.0)
 
 
-def decode_setups(source: Measurement, engine: str) -> list[Any]:
-    """The setups of a source that a fit of this engine may use."""
+def decode_setups(source: Measurement, engine: str) -> list[Setup]:
+    """The setups of a source that tell of this engine's host: no faults, no prompts between the steps."""
     if source.tier == "C":
         return []
     return [s for s in source.setups if s.engine == engine and not s.fault and s.input_tokens is None]
@@ -175,18 +180,19 @@ def rows_of(library: Library, sources: Sequence[Measurement], engine: Engine, pl
     for source in sources:
         setups = decode_setups(source, engine.name)
         kept = plan.only.get(source.name)
-        for fitted, own in (
-            (True, [s for s in setups if kept in (None, s.id)]),
-            (False, [s for s in setups if kept not in (None, s.id)]),
-        ):
+        use = [s for s in setups if kept in (None, s.id) and library.hardware(s.hardware).record.fitted]
+        for fitted, own in ((True, use), (False, [s for s in setups if s not in use])):
             part = msgspec.structs.replace(source, setups=own)
-            rows = _rows(library, part, engine, plan, fitted) if own else None
+            named = () if len(own) == len(source.setups) else tuple(setup.id for setup in own)
+            rows = _rows(library, part, engine, plan, fitted, named) if own else None
             if rows is not None:
                 found.append(rows)
     return found
 
 
-def _rows(library: Library, source: Measurement, engine: Engine, plan: Plan, fitted: bool) -> Rows | None:
+def _rows(
+    library: Library, source: Measurement, engine: Engine, plan: Plan, fitted: bool, named: tuple[str, ...]
+) -> Rows | None:
     names = list(plan.constants)
     nothing = dict.fromkeys(names, 0.0)
     measured, kernels = _steps(library, source, with_constants(engine, nothing))
@@ -194,7 +200,9 @@ def _rows(library: Library, source: Measurement, engine: Engine, plan: Plan, fit
     if not known.any():
         return None
     columns = [_steps(library, source, with_constants(engine, nothing | {n: 1.0}))[1] - kernels for n in names]
-    return Rows(source.name, fitted, measured[known], kernels[known], np.column_stack(columns)[known])
+    steps = [p for s in source.setups for p in s.points if p.draft_length]
+    speculates = any(p.step_ms or (p.speedup and p.acceptance_length) for p in steps)
+    return Rows(source.name, fitted, named, speculates, measured[known], kernels[known], np.column_stack(columns)[known])
 
 
 def _steps(library: Library, source: Measurement, engine: Engine) -> tuple[np.ndarray, np.ndarray]:
@@ -231,7 +239,7 @@ def solve(rows: Sequence[Rows], plan: Plan) -> np.ndarray:
         blocks, wanted = [np.diag(1.0 / spread)], [mean / spread]
         for one in rows:
             units = np.abs(one.errors(found)) / RESIDUAL
-            weight = np.sqrt(1.0 / (len(units) * np.maximum(1.0, units / FAR))) / RESIDUAL
+            weight = 1.0 / (RESIDUAL * np.sqrt(len(units) * (1.0 + (units / FAR) ** 2)))
             blocks.append(one.columns_s / one.measured_s[:, None] * weight[:, None])
             wanted.append((1.0 - one.kernels_s / one.measured_s) * weight)
         found = non_negative(np.vstack(blocks), np.concatenate(wanted))
@@ -272,6 +280,10 @@ class Fit:
     """Source -> (steps, median |error| in the fit, median |error| where it is left out; None: alone)."""
     reported: dict[str, tuple[int, float]]
     """Setups kept out of the fit -> (steps, median |error|)."""
+    sweeps: int
+    """Sources of the fit with speculative steps."""
+    named: tuple[str, ...]
+    """What was fitted on, as `specdec validate` reads it from a profile's sources."""
 
 
 def fit(library: Library, name: str) -> Fit:
@@ -287,7 +299,9 @@ def fit(library: Library, name: str) -> Fit:
         out = _median(one.errors(solve(others, plan))) if others else None
         sources[one.source] = (len(one.measured_s), _median(one.errors(found)), out)
     reported = {one.source: (len(one.measured_s), _median(one.errors(found))) for one in kept}
-    return Fit(name, {n: float(v) for n, v in zip(plan.constants, found, strict=True)}, sources, reported)
+    constants = {n: float(v) for n, v in zip(plan.constants, found, strict=True)}
+    named = [name for one in rows for name in ([f"{one.source} (setup {s})" for s in one.setups] or [one.source])]
+    return Fit(name, constants, sources, reported, sum(one.speculates for one in rows), tuple(named))
 
 
 def _median(errors: np.ndarray) -> float:
@@ -315,9 +329,8 @@ def sentence(found: Fit) -> str:
 
 def source_line(found: Fit) -> str:
     """The profile's `sources` line."""
-    names = ", ".join(found.sources)
     return (
-        f'  overheads: {{from: "tests/fits/fit_engines.py over profiles/measurements: {names}", '
+        f'  overheads: {{from: "tests/fits/fit_engines.py over {FITTED_ON} {", ".join(found.named)}", '
         f'checked: "{CHECKED}", kind: fitted, note: "{sentence(found)}"}}\n'
     )
 
@@ -331,7 +344,7 @@ def write(found: Fit, path: Path) -> bool:
         if not pattern.search(text):
             raise SystemExit(f"{path}: no line `{key}: NUMBER`")
         text = pattern.sub(lambda m, v=value: f"{m[1]}{v:g}" if v % 1 else f"{m[1]}{v:.1f}", text, count=1)
-    text = re.sub(r"^fitted_sweeps: \d+", f"fitted_sweeps: {len(found.sources)}", text, count=1, flags=re.MULTILINE)
+    text = re.sub(r"^fitted_sweeps: \d+", f"fitted_sweeps: {found.sweeps}", text, count=1, flags=re.MULTILINE)
     text = re.sub(r"^  overheads: \{.*\}\n", lambda _: source_line(found), text, count=1, flags=re.MULTILINE)
     if text != before:
         path.write_text(text, "utf-8")
@@ -346,10 +359,10 @@ def differences(found: Fit, engine: Engine) -> list[str]:
         step = TOLERANCE if "_ms" in name else 100 * TOLERANCE
         if now is None or abs(now - value) > step:
             wrong.append(f"{found.engine}: {name} {now}, fitted {value:g}")
-    if engine.fitted_sweeps != len(found.sources):
-        wrong.append(f"{found.engine}: fitted_sweeps {engine.fitted_sweeps}, fitted on {len(found.sources)}")
+    if engine.fitted_sweeps != found.sweeps:
+        wrong.append(f"{found.engine}: fitted_sweeps {engine.fitted_sweeps}, fitted on {found.sweeps}")
     text = engine.sources["overheads"].from_
-    wrong += [f"{found.engine}: sources.overheads does not name {s}" for s in found.sources if s not in text]
+    wrong += [f"{found.engine}: sources.overheads does not name {s}" for s in found.named if s not in text]
     return wrong
 
 

@@ -29,38 +29,45 @@ FAMILIES = {
 }
 """Engine -> its profiles that take the constants: the runs are too few to tell versions apart."""
 
-# Constant -> (start, largest value); a number for each engine, or one for all three.
-OWN = {"serving_step_ms": (0.5, 5.0), "serving_per_request_us": (15.0, 100.0)}
-COMMON = {"serving_expert_share": (0.85, 1.0), "prefill_share": (1.0, 2.0)}
+OWN = {"serving_step_ms": "step_ms", "serving_per_request_us": "per_request_us"}
+"""Constants of each engine, and the one of its decode set that bounds it from above: a host under load overlaps more of
+its work with the GPU's, not less. (Without the bound the fit trades them for kernels, and a serving run would gain
+more from speculation than its decode steps do.)"""
+COMMON = {"serving_expert_share": 1.0, "prefill_share": 2.0}
+"""Constants that all engines share, and their largest value."""
+START = 0.5  # of the largest value, for each constant
 
 KNEE = 0.08  # relative error from which a row counts less (soft L1): versions differ by as much
 
 Constants = dict[str, dict[str, float]]
 
 
-def spread(point: NDArray[np.float64]) -> Constants:
-    """A point of the search -> constants by engine."""
-    values = iter(point)
-    constants = {engine: {name: next(values) * top for name, (_, top) in OWN.items()} for engine in FAMILIES}
-    common = {name: next(values) * top for name, (_, top) in COMMON.items()}
-    return {engine: own | common for engine, own in constants.items()}
+def largest(library: Library) -> NDArray[np.float64]:
+    """The end of each constant's range, in the order of the search."""
+    sets = [library.engine(engine).record.overheads for engine in FAMILIES]
+    return np.array([*(getattr(own, bound) for own in sets for bound in OWN.values()), *COMMON.values()])
 
 
-def fit(model: Predictor) -> Constants:
+def by_engine(values: NDArray[np.float64]) -> Constants:
+    """Constants in the order of the search -> by engine."""
+    own = values[: -len(COMMON)].reshape(len(FAMILIES), len(OWN))
+    common = dict(zip(COMMON, values[-len(COMMON) :], strict=True))
+    return {engine: dict(zip(OWN, row, strict=True)) | common for engine, row in zip(FAMILIES, own, strict=True)}
+
+
+def fit(library: Library, model: Predictor) -> Constants:
     """Least squares on the logarithm of predicted / measured."""
     from scipy.optimize import least_squares
 
-    measured = np.log([run.tpot_s for run in model.runs])
-    bounds = [pair for _ in FAMILIES for pair in OWN.values()]
-    bounds += list(COMMON.values())
-    start = np.array([first / top for first, top in bounds])
+    measured, top = np.log([run.tpot_s for run in model.runs]), largest(library)
 
     def residuals(point: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.log(model.tpot_s(spread(point))) - measured
+        return np.log(model.tpot_s(by_engine(point * top))) - measured
 
-    found = least_squares(residuals, start, bounds=(1e-6, 1.0), loss="soft_l1", f_scale=KNEE, diff_step=1e-3)
-    rounded = spread(found.x)
-    return {engine: {name: float(f"{value:.3g}") for name, value in own.items()} for engine, own in rounded.items()}
+    start = np.full(len(top), START)
+    found = least_squares(residuals, start, bounds=(1e-4, 1.0), loss="soft_l1", f_scale=KNEE, diff_step=1e-3)
+    constants = by_engine(found.x * top)
+    return {engine: {name: float(f"{v:.2g}") for name, v in row.items()} for engine, row in constants.items()}
 
 
 def errors(runs: Sequence[Run], tpot_s: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -117,7 +124,7 @@ def main() -> int:
     runs = compared(every)
     constants: Constants | None = None
     if options.fit or options.write:
-        constants = fit(predictor(library, [run for run in runs if not run.held_out]))
+        constants = fit(library, predictor(library, [run for run in runs if not run.held_out]))
         print(f"{len(FAMILIES) * len(OWN) + len(COMMON)} constants: {constants}", file=sys.stderr)
     if options.write and constants is not None:
         write(constants)

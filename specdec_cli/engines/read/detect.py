@@ -56,7 +56,7 @@ JSON_FORMATS = frozenset(
 _LOGS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
     (vllm_log.FORMAT, (vllm_lines.SPEC, vllm_lines.LEGACY, vllm_lines.LOAD)),
     (sglang_log.FORMAT, (sglang_log.DECODE,)),
-    (llama_log.FORMAT, (llama_log.DRAFT, b"print_timing", llama_log.PROMPT)),
+    (llama_log.FORMAT, (llama_log.DRAFT, b"print_timing", b"prompt eval time =")),
 )
 _SCRAPE = re.compile(rb"^(?:# (?:HELP|TYPE) \S+|(?:vllm:|sglang:|trtllm_|maxserve)[\w:]+(?:\{[^}]*\})? \S+)", re.M)
 _GOLDEN = re.compile(rb"^[ \t]+['\"]?\d+['\"]?:[ \t]*\d+(?:\.\d+)?[ \t]*(?:#.*)?$|^[ \t]+-[ \t]*\d+\.\d+[ \t]*$", re.M)

@@ -12,8 +12,8 @@ from specdec_cli.errors import ProfileError
 
 Object = dict[str, Any]
 _DECODER = json.JSONDecoder()
-MOST = 1e30
-"""No quantity here comes near; a larger number (Infinity, NaN, a broken one) is taken as not said."""
+LEAST, MOST = 1e-12, 1e18
+"""Every quantity here lies well between them; another number (Infinity, NaN, a broken one) is taken as not said."""
 _BETWEEN = re.compile(r"[\s,]*")
 
 
@@ -120,7 +120,7 @@ def number(data: Mapping[str, Any], *names: str) -> float | None:
                 value = float(value)
             except ValueError:
                 continue
-        if isinstance(value, int | float) and abs(value) <= MOST:
+        if isinstance(value, int | float) and (value == 0 or LEAST <= abs(value) <= MOST):
             return float(value)
     return None
 

@@ -17,11 +17,8 @@ from specdec_cli.errors import ProfileError
 from specdec_cli.profiles.measured_run import Finding, MeasuredRun, RunFile
 
 FORMAT = "llama-cpp-log"
-PROMPT, EVAL, DRAFT, STATISTICS, REUSED = (
-    *(b"prompt eval time =", b" eval time =", b"draft acceptance", b"statistics "),
-    b"graphs reused =",
-)
-MARKERS = (PROMPT, EVAL, DRAFT, STATISTICS, REUSED)
+EVAL, DRAFT, STATISTICS, REUSED = b"eval time =", b"draft acceptance", b"statistics ", b"graphs reused ="
+MARKERS = (EVAL, DRAFT, STATISTICS, REUSED)
 
 _TIME = re.compile(rb"eval time =\s*([\d.]+) ms /\s*(\d+) (?:tokens|runs)")
 _DRAFT = re.compile(rb"\(\s*(\d+) accepted /\s*(\d+) generated\)")
@@ -38,7 +35,8 @@ class _State:
     file: str
     drafted: WindowPool = field(default_factory=WindowPool)
     plain: WindowPool = field(default_factory=WindowPool)
-    prompt: tuple[float, int] | None = None
+    prompt: int | None = None
+    """Tokens of the prompt before."""
     answer: tuple[float, int, int] | None = None
     """ms, tokens, line of the eval time that no draft line has followed yet."""
     slots: set[bytes] = field(default_factory=set)
@@ -94,9 +92,9 @@ def _take(state: _State, hit: Hit) -> None:
         found = _TIME.search(hit.text)
         if found is None:
             state.tally.add("a last line cut short" if hit.cut else "unreadable lines", hit.line)
-        elif marker is PROMPT:
-            state.prompt = (float(found.group(1)), int(found.group(2)))
-        elif not hit.lead.endswith(b"prompt"):  # ` eval time` is part of `prompt eval time` too
+        elif hit.lead.endswith(b"prompt "):
+            state.prompt = int(found.group(2))
+        else:
             _plain(state)
             state.answer = (float(found.group(1)), int(found.group(2)), hit.line)
 
@@ -117,7 +115,7 @@ def _plain(state: _State) -> None:
 
 def _context(state: _State, pool: WindowPool, tokens: int) -> None:
     if state.prompt is not None:
-        pool.held(state.prompt[1] + tokens / 2, tokens)
+        pool.held(state.prompt + tokens / 2, tokens)
         state.prompt = None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from specdec_cli.engines.read import (
@@ -19,7 +20,7 @@ from specdec_cli.engines.read import (
     vllm_json,
     vllm_log,
 )
-from specdec_cli.engines.read.json_objects import Entry, read_objects
+from specdec_cli.engines.read.json_objects import LEAST, MOST, Entry, read_objects
 from specdec_cli.engines.read.source import Progress, Source
 from specdec_cli.errors import ProfileError, UsageError, did_you_mean
 from specdec_cli.profiles.measured_run import Finding, MeasuredRun, RunFile, Skipped
@@ -77,20 +78,32 @@ def read_runs(
     try:
         for file in files:
             source = Source(file, progress)
-            form = forced or _format_of(source)
+            try:
+                form = forced or _format_of(source)
+                if form != prometheus.FORMAT:
+                    found.append(_read(source, form))
+            except BaseException:
+                source.close()
+                raise
             if form == prometheus.FORMAT:
                 scrapes.append(source)
-                continue
-            try:
-                found.append(_read(source, form))
-            finally:
+            else:
                 source.close()
         if scrapes:
             found += prometheus.read_scrapes(scrapes)
     finally:
         for source in scrapes:
             source.close()
-    return found
+    return [replace(file, runs=tuple(_possible(run) for run in file.runs)) for file in found]
+
+
+_POSITIVE = ("batch", "step_s", "draft_s", "output_tokens_per_s", "iterations", "context_tokens")
+
+
+def _possible(run: MeasuredRun) -> MeasuredRun:
+    """The run without quantities that cannot be: a time or count of zero or less says nothing."""
+    wrong = [name for name in _POSITIVE if (value := getattr(run, name)) is not None and not LEAST < value < MOST]
+    return replace(run, **dict.fromkeys(wrong)) if wrong else run
 
 
 def _format_of(source: Source) -> str | None:

@@ -26,8 +26,9 @@ DECODE_LOG_INTERVAL = 40
 
 # The usual order, with the punctuation of 2025 and 2026; lines of any other form go field by field.
 _USUAL = re.compile(
-    rb"Decode batch[.,]? #running-req: (\d+), #token: (\d+), token usage: [\d.]+, (?:accept len: ([\d.]+), )?"
-    rb"(?:accept rate: [\d.]+, )?(?:cuda graph: (?:True|False), )?gen throughput \(token/s\): ([\d.]+), #queue-req"
+    rb"Decode batch[.,]? #running-req: (\d+), #token: (\d+), token usage: [\d.]+, "
+    rb"(?:accept len: ([\d.]+), (?:accept rate: [\d.]+, )?)?(?:cuda graph: (?:True|False), )?"
+    rb"gen throughput \(token/s\): ([\d.]+), #queue-req"
 )
 _FIELDS = tuple(
     re.compile(pattern)

@@ -18,6 +18,7 @@ from specdec_cli.errors import ProfileError
 
 BLOCK_BYTES = 4 << 20
 LONGEST_LINE = 64 << 20  # bytes; a longer one is passed over, or memory would not be constant
+LEAD_BYTES = 160  # of a line before its marker: process, time, place in the source
 WHOLE_FILE_BYTES = 512 << 20  # JSON that is not one object a line is read whole, up to here
 
 Progress = Callable[[int, int], None]
@@ -41,7 +42,7 @@ class Hit(NamedTuple):
     text: bytes
     """From the marker to the end of the line, or to the next marker on it."""
     lead: bytes
-    """What stands before the marker on its line, 64 bytes at most."""
+    """What stands before the marker on its line, `LEAD_BYTES` at most."""
     cut: bool
     """Whether the file ends in this line without a line feed: it may be cut short."""
 
@@ -67,7 +68,11 @@ class Source:
         self._total = status.st_size if stat.S_ISREG(status.st_mode) else 0
         self._decoder: codecs.IncrementalDecoder | None = None
         self._pending: list[bytes] = []
-        self.head = self._first()
+        try:
+            self.head = self._first()
+        except ProfileError:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Let go of the file."""
@@ -77,7 +82,6 @@ class Source:
         head = self._raw()
         for magic, kind in COMPRESSED.items():
             if head.startswith(magic):
-                self.close()
                 raise ProfileError(f"{kind}-compressed", file=self.name, hint="decompress it first")
         # PowerShell's `>` writes UTF-16 with a byte order mark.
         for mark, codec in ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")):
@@ -86,10 +90,8 @@ class Source:
                 head = self._decoder.decode(head[2:]).encode()
         head = head.removeprefix(codecs.BOM_UTF8)
         if not head.strip():
-            self.close()
             raise ProfileError("the file is empty", file=self.name)
         if b"\x00" in head[:4096]:
-            self.close()
             raise ProfileError("not a text file", file=self.name, hint="logs, metrics and JSON of an engine are text")
         self._pending.append(head)
         return head
@@ -179,6 +181,6 @@ class Source:
                 end = len(block) if cut else end
                 if order + 1 < len(found) and found[order + 1][0] < end:
                     end, cut = found[order + 1][0], False
-                start = max(block.rfind(b"\n", max(0, at - 64), at) + 1, at - 64, 0)
+                start = max(block.rfind(b"\n", max(0, at - LEAD_BYTES), at) + 1, at - LEAD_BYTES, 0)
                 yield Hit(line, index, block[at:end], block[start:at], cut)
             line += block.count(b"\n", counted)
