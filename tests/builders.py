@@ -25,6 +25,7 @@ FOLDERS = {
     "acceptance": "acceptance",
     "engine": "engines",
     "measurement": "measurements",
+    "calibration": "calibrations",
 }
 
 
@@ -222,6 +223,34 @@ def toy_measurement(name: str = "toy-report", **changes: Any) -> Data:
     return _profile("measurement", name, body, changes)
 
 
+def toy_calibration(name: str = "toy-machine", **changes: Any) -> Data:
+    """Two steps of the toy model with its EAGLE-3 head: 12 ms plain, 18 ms with two drafted tokens."""
+    constants = {"step_ms": 2.0, "per_request_us": 0.0, "speculation_ms": 1.0, "draft_pass_ms": 0.5}
+    row = {"batch": 1.0, "context_tokens": 1000.0, "prior_ms": 10.0}
+    body = {
+        "scenario": {
+            "hardware": "toy-chip",
+            "tp": 1,
+            "gpus": 1,
+            "ep": 1,
+            "model": "toy-model",
+            "drafter": "toy-model-eagle3",
+            "engine": "toy-engine",
+            "context_tokens": 1000,
+        },
+        "method": "fit",
+        "prior": {**constants, "step_ms": 0.0, "speculation_ms": 0.0, "draft_pass_ms": 0.0},
+        "fitted": constants,
+        "rows": [
+            {**row, "draft_length": 0, "acceptance_length": 1.0, "step_ms": 12.0, "fitted_ms": 12.0},
+            {**row, "draft_length": 2, "acceptance_length": 2.2, "step_ms": 18.0, "fitted_ms": 18.0},
+        ],
+        "errors": {"prior_median": 0.2, "median": 0.01, "worst": 0.02},
+        "valid": {"batch": [1.0, 1.0], "draft_length": [0, 2], "context_tokens": [1000.0, 1000.0]},
+    }
+    return _profile("calibration", name, body, changes)
+
+
 BUILDERS = {
     "hardware": toy_hardware,
     "model": toy_model,
@@ -229,6 +258,7 @@ BUILDERS = {
     "acceptance": toy_acceptance,
     "engine": toy_engine,
     "measurement": toy_measurement,
+    "calibration": toy_calibration,
 }
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from specdec_cli.cli import app as cli_app
 from specdec_cli.cli.output import BROKEN_PIPE, chosen_format
 from specdec_cli.engines.settings import read_settings
 from specdec_cli.errors import UsageError
-from specdec_cli.explore.scenario import DEFAULTS
+from specdec_cli.explore.scenario import DEFAULTS, Options
 
 COMMANDS = ("sweep", "recommend")
 
@@ -551,7 +552,18 @@ def help_of(specdec: Runner, *words: str) -> str:
 SHARED_OPTIONS = (
     *("--hardware", "--tp", "--gpus", "--ep", "--model", "--drafter", "--engine", "--context", "--weight-dtype"),
     *("--kv-dtype", "--acceptance", "--acceptance-rate", "--acceptance-length", "--batches", "--draft-lengths"),
-    *("--assume", "--format", "--output", "-o", "--force", "--profiles", "--debug"),
+    *(
+        "--input-tokens",
+        "--output-tokens",
+        "--assume-acceptance",
+        "--assume",
+        "--format",
+        "--output",
+        "-o",
+        "--force",
+        "--profiles",
+        "--debug",
+    ),
 )
 LIMITS = ("--batch", "--min-interactivity", "--min-throughput", "--max-tpot-ms", "--schedule", "--emit", "--tie")
 
@@ -560,7 +572,9 @@ def test_options_have_their_exact_spellings_and_help() -> None:
     root = typer.main.get_command(cli_app.app)
     expected = {
         "sweep": {*SHARED_OPTIONS, "--frontier-only"},
-        "recommend": {*SHARED_OPTIONS, *LIMITS, "--min-gain"},
+        "recommend": {*SHARED_OPTIONS, *LIMITS, "--min-gain", "--contexts", "--explain-guidelines"},
+        "compare": {*SHARED_OPTIONS},
+        "explain": {*SHARED_OPTIONS, "--batch", "--draft-length"},
     }
     for name, spellings in expected.items():
         command = root.get_command(None, name)  # type: ignore[attr-defined]
@@ -568,6 +582,13 @@ def test_options_have_their_exact_spellings_and_help() -> None:
         for parameter in command.params:
             assert parameter.help, (name, parameter.name)
             assert parameter.help.endswith("."), (name, parameter.name)
+
+
+@pytest.mark.parametrize("command", ["sweep", "recommend", "compare", "explain"])
+def test_every_part_of_a_question_has_its_option(command: str) -> None:
+    root = typer.main.get_command(cli_app.app)
+    found = {parameter.name for parameter in root.get_command(None, command).params}  # type: ignore[attr-defined]
+    assert {field.name for field in fields(Options)} <= found
 
 
 def test_help_states_the_defaults(specdec: Runner) -> None:
@@ -584,9 +605,15 @@ def test_help_states_the_defaults(specdec: Runner) -> None:
             assert stated in text
     assert f"Default: {DEFAULTS.tie}." in help_of(specdec, "recommend")
     assert f"Default: {DEFAULTS.min_gain}." in help_of(specdec, "recommend")
+    assert f"Default: {DEFAULTS.compared_batches}." in help_of(specdec, "compare")
+    assert f"Default: {DEFAULTS.explained_batch}." in help_of(specdec, "explain")
 
 
-@pytest.mark.parametrize("words", [["sweep"], ["recommend"], ["profiles", "list"], ["profiles", "show"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words",
+    [["sweep"], ["recommend"], ["compare"], ["explain"], ["profiles", "list"], ["profiles", "show"]],
+    ids=" ".join,
+)
 def test_the_example_in_the_help_runs(specdec: Runner, words: list[str]) -> None:
     command = typer.main.get_command(cli_app.app)
     for word in words:

@@ -226,6 +226,7 @@ def look_ups(found: Library) -> dict[str, Callable[[str], object]]:
         "acceptance": found.acceptance,
         "engine": found.engine,
         "measurement": found.measurement,
+        "calibration": found.calibration,
     }
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from specdec_cli.physics import roofline
 from specdec_cli.physics.roofline import Cost, distinct_experts, p_norm, padded_rows
-from specdec_cli.profiles.schema import AllReduce, AttentionKernel, GemmKernel, MlaKernel, MoeKernel
+from specdec_cli.profiles.schema import AllReduce, AttentionKernel, GemmKernel, MlaKernel, MoeKernel, TileKernel
 
 P, BETA, US = 1e12, 1e11, 1e-6
 
@@ -137,6 +137,30 @@ def test_gemm_serial_reduction_grows_with_k() -> None:
     kernel = GemmKernel(**toy_gemm(tau_k_us=2.0))
     found = roofline.gemm_seconds(1, 10, 16384, 2.0, peak=1e30, bandwidth=1e30, kernel=kernel)
     assert float(found.seconds) == pytest.approx(4.0 * US)
+
+
+def test_many_rows_go_to_the_tile_kernel() -> None:
+    """1000 x 1000 weights of one byte, free activations, toy peaks: a row is 2 us of arithmetic at the peak; the
+    mat-vec kernel reaches a tenth of it, the tile kernel half of a peak twice as high at half the bandwidth."""
+    tile = TileKernel(above_rows=8, compute="int8", eta_c=0.5, eta_m=0.5)
+    kernel = GemmKernel(**toy_gemm(eta_c=0.1, eta_m=1.0, tau_us=0.0, overlap_exponent=1.0), tile=tile)  # type: ignore[arg-type]
+
+    def at(rows: float) -> float:
+        found = roofline.gemm_seconds(rows, 1e3, 1e3, 1.0, peak=P, bandwidth=BETA, kernel=kernel, tile_peak=2 * P)
+        assert found.flops == pytest.approx(2e6 * rows)
+        return float(found.seconds) / US
+
+    def moved(rows: float) -> float:
+        return (1e6 + rows * 4e3) / BETA / US  # weights, and 2 bytes of each input and output element
+
+    assert at(1) == pytest.approx(20 + moved(1))
+    assert at(8) == pytest.approx(160 + moved(8))
+    assert at(9) == at(8)  # 9 rows in tiles would take 18 + 2 x 10.4 us: more rows never take less
+    assert at(100) == pytest.approx(200 + 2 * moved(100))
+    rows = np.arange(1.0, 200.0)
+    found = roofline.gemm_seconds(rows, 1e3, 1e3, 1.0, peak=P, bandwidth=BETA, kernel=kernel, tile_peak=2 * P)
+    assert np.all(np.diff(found.seconds) >= 0)
+    assert np.all(found.upper_s() >= found.seconds - 1e-15)
 
 
 def test_gemm_quantises_its_activations_first() -> None:

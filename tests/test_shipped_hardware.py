@@ -195,10 +195,19 @@ def test_engines_kernels_exist() -> None:
         assert _engine(path).kernels in known, path.stem
 
 
+NOT_SERVERS = {"gpt-fast", "magicdec-2024"}
+"""Loops around a compiled step: nothing that schedules, arrives or looks up."""
+
+
 @every_engine
 def test_engine_constants_are_plausible(path: Path) -> None:
     engine = _engine(path)
     overheads = engine.overheads
+    assert engine.settings.checked_version
+    assert 0.5 <= engine.memory.usable_fraction <= 1
+    if engine.name in NOT_SERVERS:
+        assert overheads.lookup_ms == 0.0
+        return
     assert 0.05 <= overheads.step_ms <= 3
     assert overheads.step_ms <= overheads.serving_step_ms <= 3, "prompts that arrive and leave cost something"
     assert 0 < overheads.speculation_ms <= 3
@@ -206,8 +215,6 @@ def test_engine_constants_are_plausible(path: Path) -> None:
     assert overheads.draft_pass_ms + overheads.draft_pass_target_fraction > 0, "a pass costs more than its kernels"
     assert 5 <= overheads.per_request_us <= 500
     assert 0 < overheads.lookup_ms < 1
-    assert 0.5 <= engine.memory.usable_fraction <= 1
-    assert engine.settings.checked_version
 
 
 def test_newest_engine_of_a_family_bears_its_name() -> None:

@@ -209,6 +209,18 @@ def test_verify_is_the_pass_alone_and_grows_with_a_tree(library: Library) -> Non
     assert model.step == pytest.approx(model.verify + 1.5e-3 + model.draft)  # type: ignore[operator]
 
 
+def test_a_tree_of_one_verified_node_a_level_still_pays_for_its_branches(tmp_path: Path) -> None:
+    root = toy_library(tmp_path / "lib")
+    overheads = toy_overheads(speculation_ms=0.5, draft_pass_ms=0.25, tree_speculation_ms=2.0, tree_draft_pass_ms=0.5)
+    write_library(root, toy_engine(overheads=overheads))
+    point = {"batch": 8, "draft_length": 3, "step_ms": 5.0}
+    chain, tree = points_of(Library([root]), point, {**point, "tree_branches": 4})
+    grown = tree.predicted["model"].step - chain.predicted["model"].step  # type: ignore[operator]
+    # 1.5 ms of entry and 3 x 0.25 ms of passes, and in two of them four tokens a request in place of one
+    assert grown > 2.25e-3
+    assert tree.predicted["model"].verify == chain.predicted["model"].verify
+
+
 def test_points_bring_their_own_context(library: Library) -> None:
     short, long = points_of(
         library,
@@ -334,6 +346,7 @@ def test_totals_hold_the_points_that_they_name(library: Library) -> None:
         "tier A, data centre, MoE": 2,
         "tier A, data centre, stated": 1,
         "tier A, data centre, assumed": 2,
+        "tier A, data centre, not fitted": 3,
         "dense": 5,
         "MoE": 2,
         "hybrid": 0,
@@ -347,6 +360,30 @@ def test_totals_hold_the_points_that_they_name(library: Library) -> None:
     (fault,) = found.faults
     assert (fault.setup, fault.evidence, fault.score.points) == ("broken", "the thread says so", 8)
     assert total(report(library, setup(point), tier="B"), GATED) is None
+
+
+@pytest.mark.parametrize(
+    ("told", "fitted"),
+    [
+        ("a study over toy-source", (False, False)),
+        ("a script over profiles/measurements: other, toy-source", (True, True)),
+        ("a script over profiles/measurements: toy-source (setup second)", (False, True)),
+        ("a script over profiles/measurements: toy-source-2", (False, False)),
+    ],
+)
+def test_points_that_a_figure_was_fitted_to_are_told(tmp_path: Path, told: str, fitted: tuple[bool, bool]) -> None:
+    point = {"batch": 1, "draft_length": 0, "base_step_ms": 5.0}
+    for number, changed in enumerate(
+        (
+            toy_engine(sources={"*": toy_source(), "overheads": {**toy_source(), "from": told}}),
+            toy_hardware(sources={"*": toy_source(), "kernels.default.gemm": {**toy_source(), "from": told}}),
+        )
+    ):
+        root = toy_library(tmp_path / str(number))
+        write_library(root, changed)
+        found = report(Library([root]), setup(point), setup(point, id="second"))
+        assert tuple(one.fitted for one in found.sources[0].points) == fitted
+        assert found.sources[0].fitted == sum(fitted)
 
 
 def test_gates_on_totals_can_fail_and_hold(library: Library) -> None:

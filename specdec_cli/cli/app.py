@@ -33,6 +33,8 @@ class Entry(NamedTuple):
 COMMANDS = {
     "sweep": Entry("specdec_cli.cli.sweep", "The (batch, draft length) grid, its Pareto frontier, and the gain."),
     "recommend": Entry("specdec_cli.cli.recommend", "Which draft length to use, or none, and what it gains."),
+    "compare": Entry("specdec_cli.cli.compare", "Draft mechanisms side by side, each at its best draft length."),
+    "explain": Entry("specdec_cli.cli.explain", "One point taken apart: formula, numbers, result, what bounds it."),
     "acceptance": Entry("specdec_cli.cli.acceptance", "Acceptance lengths out of logs and benchmarks of an engine."),
     "validate": Entry("specdec_cli.cli.validate", "How far off the model is: published measurements re-created."),
     "profiles": Entry("specdec_cli.cli.profiles", "The library of chips, models, drafters, acceptance and engines."),

@@ -27,14 +27,16 @@ app = typer.Typer(
     help="The library of chips, models, drafters, measured acceptance and engines.",
 )
 
-KINDS = ("hardware", "model", "drafter", "acceptance", "engine", "measurement")
+KINDS = ("hardware", "model", "drafter", "acceptance", "engine", "measurement", "calibration")
 BULKY = "acceptance"
 """Hundreds of profiles: listed where they are asked for."""
 
 Kind = Annotated[
     str | None,
     typer.Option(
-        "--kind", metavar="KIND", help="hardware, model, drafter, acceptance, engine, measurement. Default: all."
+        "--kind",
+        metavar="KIND",
+        help="hardware, model, drafter, acceptance, engine, measurement, calibration. Default: all.",
     ),
 ]
 
@@ -160,6 +162,7 @@ def _find(library: Library, name: str, kinds: tuple[str, ...]) -> list[tuple[str
         "acceptance": library.acceptance,
         "engine": library.engine,
         "measurement": library.measurement,
+        "calibration": library.calibration,
     }
     if len(kinds) == 1:
         return [(kinds[0], look_up[kinds[0]](name))]

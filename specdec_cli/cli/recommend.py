@@ -85,6 +85,7 @@ def recommend(
     assume_acceptance: opt.AssumeAcceptance = None,
     batches: opt.Batches = None,
     draft_lengths: opt.DraftLengths = None,
+    calibration: opt.Calibration = None,
     assume: opt.Assume = False,
     format: opt.Format = None,
     output: opt.Output = None,

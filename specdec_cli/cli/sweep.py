@@ -33,6 +33,7 @@ def sweep(
     assume_acceptance: opt.AssumeAcceptance = None,
     batches: opt.Batches = None,
     draft_lengths: opt.DraftLengths = None,
+    calibration: opt.Calibration = None,
     assume: opt.Assume = False,
     frontier_only: Annotated[
         bool, typer.Option("--frontier-only", help="List only the points on the Pareto frontier.")

@@ -1,4 +1,4 @@
-"""Axes of a sweep as users write them: `1..256:x2`, `1..64`, `1..64:8`, `1,2,4` and lists of these; contexts `1k,8k`."""
+"""Axes of a sweep as users write them: `1..256:x2`, `1..64`, `1..64:8`, `1,2,4`, lists of these; contexts `1k,8k`."""
 
 from __future__ import annotations
 

@@ -20,6 +20,10 @@ class CompareRow:
     """One drafter at one batch, at its best draft length there; SI units."""
 
     scenario: Scenario
+    grid: Grid
+    row: int
+    column: int
+    """The point in its grid."""
     batch: int
     rank: int
     """1: the fastest at this batch."""
@@ -61,7 +65,10 @@ def run_compare(library: Library, options: Options) -> Comparison:
     Raises:
         UsageError: nothing to compare. InfeasibleError: no drafter fits at any batch.
     """
-    question = resolve(library, replace(options, drafter=options.drafter or _measured_drafters(library, options)))
+    asked = replace(options, drafter=options.drafter or _measured_drafters(library, options))
+    question = resolve(library, asked, defaults=replace(DEFAULTS, batches=DEFAULTS.compared_batches))
+    if all(scenario.drafter is None for scenario in question.scenarios):
+        raise UsageError("--drafter none leaves nothing to compare: name drafters, or leave it out for all measured")
     rows: list[CompareRow] = []
     refused: list[Note] = []
     for scenario in question.scenarios:
@@ -117,6 +124,9 @@ def _row(scenario: Scenario, grid: Grid, row: int, batch: int, asked: bool) -> C
     drafting = grid.draft_lengths[column] > 0
     return CompareRow(
         scenario=scenario,
+        grid=grid,
+        row=row,
+        column=column,
         batch=batch,
         rank=0,
         draft_length=int(grid.draft_lengths[column]),

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from specdec_cli.errors import UsageError, did_you_mean
 from specdec_cli.explore.axes import check_points, parse_axis
+from specdec_cli.explore.calibration_use import apply_all, filled_in
 from specdec_cli.explore.uncertainty import TimeBand, time_band
 from specdec_cli.physics.acceptance import (
     Acceptance,
@@ -24,6 +25,7 @@ from specdec_cli.physics.layers import Dtypes, Layout, resolve_dtypes, target_op
 from specdec_cli.physics.memory import MemoryBill, memory_bill
 from specdec_cli.physics.serving import Workload
 from specdec_cli.physics.step import StepModel
+from specdec_cli.profiles.calibration import Calibration
 from specdec_cli.profiles.library import IMPORTED, Library
 from specdec_cli.profiles.schema import AcceptanceProfile, Drafter, Engine, Hardware, KvDtype, Model, WeightDtype
 from specdec_cli.units import KV_BYTES, WEIGHT_BYTES
@@ -47,6 +49,9 @@ class Defaults:
     """Largest draft length swept where acceptance is assumed rather than measured."""
     tie: float = 0.03
     min_gain: float = 0.02
+    compared_batches: str = "1,8,32,128"
+    """Instead of `batches` where mechanisms stand side by side."""
+    explained_batch: int = 8
 
 
 DEFAULTS = Defaults()
@@ -78,6 +83,8 @@ class Options:
     draft_lengths: str | None = None
     assume: bool = False
     """Use acceptance past the context that the drafter was trained on."""
+    calibration: str | None = None
+    """The user's own measurements (`specdec calibrate`); its scenario fills in what is not said here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +126,8 @@ class Scenario:
     beyond_window: bool
     """Whether the context passes the drafter's trained window and nobody vouched for it."""
     band: TimeBand
+    calibration: Calibration | None = None
+    """What its step model was calibrated with."""
 
     @property
     def drafter_name(self) -> str:
@@ -169,6 +178,11 @@ def resolve(library: Library, options: Options, *, defaults: Defaults = DEFAULTS
         UsageError: options that contradict each other. ProfileError: a profile that is missing or invalid.
     """
     check_conflicts(options)
+    calibration: Calibration | None = None
+    filled: tuple[str, ...] = ()
+    if options.calibration is not None:
+        calibration = library.calibration(options.calibration).record
+        options, filled = filled_in(options, calibration)
     found = _Resolver(library, options)
     chips = [
         library.hardware(name).record
@@ -211,7 +225,12 @@ def resolve(library: Library, options: Options, *, defaults: Defaults = DEFAULTS
         for hardware, layout, drafter in itertools.product(chips, layouts, drafters)
     ]
     check_points(sum(len(s.batches) * len(s.draft_lengths) for s in scenarios), "the sweep")
+    if calibration is not None:
+        scenarios = apply_all(calibration, scenarios, found.note)
+        found.inputs["calibration"] = Input(calibration.name, "option")
     _remember(found, chips, model, engine, scenarios)
+    for name in filled:
+        found.inputs[name] = Input(found.inputs[name].value, "calibration")
     return Question(tuple(scenarios), found.inputs, tuple(found.notes))
 
 

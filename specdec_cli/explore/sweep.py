@@ -73,14 +73,18 @@ class Grid:
     @property
     def speedup_low(self) -> Floats:
         """The slow end of the band; exactly 1 where D = 0."""
-        return self._banded(self.acceptance_low, 1.0 + self.scenario.band.relative)
+        return self._banded(self.acceptance_low, 1.0 + self._half_width)
 
     @property
     def speedup_high(self) -> Floats:
         """The fast end of the band."""
-        return self._banded(self.acceptance_high, 1.0 - self.scenario.band.relative)
+        return self._banded(self.acceptance_high, 1.0 - self._half_width)
 
-    def _banded(self, lengths: Floats, factor: float) -> Floats:
+    @property
+    def _half_width(self) -> Floats:
+        return self.scenario.band.over(self.batches, self.draft_lengths[None, :].astype(np.float64))
+
+    def _banded(self, lengths: Floats, factor: Floats) -> Floats:
         rho = self.times.step_s / self.times.target_s
         return lengths / np.where(self.draft_lengths > 0, rho * factor, 1.0)
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from specdec_cli.physics.roofline import Floats
 from specdec_cli.profiles.schema import Engine, Hardware
 
 # Relative half-widths of step / T_target. Kernel figures fitted to measured tables reproduce rho = AL / speedup of
@@ -15,12 +18,44 @@ OTHER_CHIP = 0.15
 FEW_SWEEPS = 0.05
 ENOUGH_SWEEPS = 3
 
+BATCH_REACH = 2.0
+"""Calibrated on one batch, the model predicts steps at twice or half of it nearly as well (published batch sweeps)."""
+
 
 @dataclass(frozen=True, slots=True)
 class TimeBand:
     """Relative half-width of step / T_target."""
 
     relative: float
+
+    def over(self, batches: Floats, draft_lengths: Floats) -> Floats:
+        """The half-width over a grid that these two broadcast to."""
+        return np.full(np.broadcast_shapes(batches.shape, draft_lengths.shape), self.relative)
+
+
+@dataclass(frozen=True, slots=True)
+class CalibratedBand(TimeBand):
+    """The band of a calibrated model: narrow where it was measured, the profiles' own beyond."""
+
+    inside: float = 0.0
+    batches: tuple[float, float] = (0.0, 0.0)
+    """Smallest and largest measured."""
+    longest: int = 0
+    """The longest draft measured."""
+
+    def holds_batch(self, batch: float) -> bool:
+        """Whether a batch is one of those measured or within a factor of two of them."""
+        return self.batches[0] / BATCH_REACH <= batch <= self.batches[1] * BATCH_REACH
+
+    def holds(self, batches: Floats, draft_lengths: Floats) -> np.ndarray:
+        """Where the calibration holds."""
+        low, high = self.batches[0] / BATCH_REACH, self.batches[1] * BATCH_REACH
+        held: np.ndarray = (batches >= low) & (batches <= high) & (draft_lengths <= self.longest)
+        return held
+
+    def over(self, batches: Floats, draft_lengths: Floats) -> Floats:
+        """The half-width over a grid."""
+        return np.where(self.holds(batches, draft_lengths), self.inside, self.relative)
 
 
 def time_band(hardware: Hardware, engine: Engine) -> TimeBand:

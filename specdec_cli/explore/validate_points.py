@@ -190,7 +190,8 @@ def is_fitted_on(source: Measurement, setup: Setup, scenario: Scenario) -> bool:
     engine, hardware = scenario.engine, scenario.hardware
     kernels = engine.kernels if engine.kernels in hardware.kernels else "default"
     texts = [entry.from_ for entry in engine.sources.values()]
-    texts += [e.from_ for key, e in hardware.sources.items() if key.startswith((f"kernels.{kernels}", "kernels.default"))]
+    sets = (f"kernels.{kernels}.", "kernels.default.")
+    texts += [entry.from_ for key, entry in hardware.sources.items() if key.startswith(sets)]
     for text in texts:
         named = text.partition(FITTED_ON)[2]
         one = re.search(rf"(?<![\w.-]){re.escape(source.name)}(?![\w.-])( \(setup )?", named)

@@ -250,6 +250,8 @@ def ffn_operations(spec: schema.Ffn, hidden: int, layout: Layout, dtypes: Dtypes
     width = spec.latent or hidden
     operations: list[Operation] = [Linear(name="router", n=spec.experts, k=hidden, dtype="bf16", count=count)]
     if spec.latent is not None:
+        # On every GPU whole: each one's experts need all of the latent vector, and each has a part of its sum.
+        # (TensorRT-LLM's default; vLLM's Kimi-K3 cuts the outgoing one on Blackwell since its pull request 54168.)
         operations.append(Linear(name="latent in, out", n=2 * spec.latent, k=hidden, dtype=dtypes.ffn, count=count))
     operations.append(
         Experts(

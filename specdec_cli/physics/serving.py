@@ -61,8 +61,7 @@ class ServingTimes:
 
 
 def serving_step_model(step: StepModel) -> StepModel:
-    """The same model with the engine's constants of a serving run: step, request, and the share of the experts that
-    served traffic touches (prompts of one kind meet in the same experts: fewer weights are read)."""
+    """The same model with the engine's host constants of a serving run."""
     overheads = step.overheads
     per_request_us = overheads.serving_per_request_us
     serving = msgspec.structs.replace(
@@ -70,12 +69,7 @@ def serving_step_model(step: StepModel) -> StepModel:
         step_ms=overheads.serving_step_ms,
         per_request_us=overheads.per_request_us if per_request_us is None else per_request_us,
     )
-    moe = {
-        dtype: msgspec.structs.replace(kernel, eta_m=kernel.eta_m / overheads.serving_expert_share)
-        for dtype, kernel in step.chip.kernels.moe.items()
-    }
-    chip = replace(step.chip, kernels=msgspec.structs.replace(step.chip.kernels, moe=moe))
-    return replace(step, overheads=serving, chip=chip)
+    return replace(step, overheads=serving)
 
 
 def serving_times(
@@ -97,16 +91,18 @@ def serving_times(
     ranks = step.ranks
     capacity = np.array([memory.largest_batch(int(d)) for d in np.ravel(draft_lengths)])[None, :]
     most = np.minimum(concurrency / ranks, np.maximum(capacity, 1.0))
-    batch = most
+    others = np.maximum(most - 1.0, 0.0)
     output = float(workload.output_tokens)
     context = np.asarray(workload.context)
+    decoding: Floats = np.ones_like(most)  # share of its time that a request decodes, rather than waits for prefill
     for _ in range(PASSES):
-        requests = batch * ranks
+        batch = 1.0 + decoding * others  # what a request sees while it decodes: itself, and others as they come
+        requests = np.minimum(batch * ranks, concurrency)
         times = step.times(requests, draft_lengths, widths, lengths, context)
         added = prompt_s(step, workload, requests * widths, prefill)
         tpot = times.step_s / lengths + prompts_waited_for(step, workload, batch, prefill) / output * added
-        batch = most * output * tpot / (output * tpot + PREFILLS_WAITED * added)
-    return ServingTimes(tpot, batch * ranks, added)
+        decoding = output * tpot / (output * tpot + PREFILLS_WAITED * added)
+    return ServingTimes(tpot, most * decoding * ranks, added)
 
 
 def prompts_waited_for(

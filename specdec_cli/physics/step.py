@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from specdec_cli.physics.calibrated import StepCorrection, VerifyCurve
+from specdec_cli.physics.calibrated import StepCorrection, VerifyCurve
 from specdec_cli.physics.chip import Chip, Shape, lower_bound_s, operation_cost
 from specdec_cli.physics.drafting import DraftPlan
 from specdec_cli.physics.operations import BY_TOKENS, Experts, Operation
@@ -102,6 +103,10 @@ class StepModel:
     branches: Floats | float = 1.0
     """Tokens that each level of a draft tree expands, broadcast along the draft lengths; 1: a chain, unless more nodes
     than D + 1 are verified."""
+    curve: VerifyCurve | None = None
+    """The target's pass as its user measured it: the computed one then takes as long."""
+    correction: StepCorrection | None = None
+    """Measured over computed steps, where fitted constants alone do not reach what was measured."""
 
     def draws_trees(self, draft_lengths: Floats, widths: Floats) -> Floats:
         """Where the drafts are trees."""
@@ -133,14 +138,14 @@ class StepModel:
             lengths: (1, nd) acceptance length at each D. context: scalar or broadcastable, tokens in the KV cache.
         """
         host = self.host_s(batches)
-        plain = pass_cost(self.target, self.shape(batches, np.ones_like(widths[:, :1]), context), self.chip)
-        verify = pass_cost(self.target, self.shape(batches, widths, context), self.chip)
+        plain = self.target_pass(self.shape(batches, np.ones_like(widths[:, :1]), context))
+        verify = self.target_pass(self.shape(batches, widths, context))
         speculating = draft_lengths > 0
         fee = self.entry_fee_s(draft_lengths, widths)
         target_s = plain.seconds + host
         verify_s = np.where(speculating, verify.seconds + host + fee, target_s)
         drafting = self.draft(batches, draft_lengths, widths, lengths, context, target_s)
-        return StepTimes(
+        times = StepTimes(
             target_s=np.broadcast_to(target_s, verify_s.shape),
             verify_s=verify_s,
             draft_s=drafting.seconds,
@@ -148,6 +153,30 @@ class StepModel:
             memory_s=verify.memory_s + drafting.memory_s,
             fixed_s=verify.fixed_s + drafting.fixed_s + host + fee,
         )
+        return times if self.correction is None else self._corrected(times, batches, draft_lengths)
+
+    def _corrected(self, times: StepTimes, batches: Floats, draft_lengths: Floats) -> StepTimes:
+        """The measured steps; verify and draft share them as computed, a verify pass takes no less than a plain one."""
+        assert self.correction is not None
+        target = times.target_s * self.correction.at(batches, np.zeros_like(draft_lengths))
+        factor = self.correction.at(batches, draft_lengths)
+        speculating = draft_lengths > 0
+        verify = np.where(speculating, np.maximum(times.verify_s * factor, target), target)
+        draft = np.where(speculating, np.maximum(times.step_s * factor - verify, 0.0), 0.0)
+        parts = (times.compute_s * factor, times.memory_s * factor, times.fixed_s * factor)
+        return StepTimes(np.broadcast_to(target, verify.shape), verify, draft, *parts)
+
+    def target_pass(self, shape: Shape) -> Cost:
+        """A pass of the target, as its user's curve has it where there is one."""
+        costs = pass_cost(self.target, shape, self.chip)
+        if self.curve is None:
+            return costs
+        grid = costs.seconds.shape
+        wanted = self.curve.within(np.broadcast_to(shape.rank_tokens, grid))
+        tokens, where = np.unique(wanted, return_inverse=True)
+        alone = pass_cost(self.target, Shape(np.ones(()), tokens, np.asarray(self.curve.context)), self.chip)
+        factor = (self.curve.at(tokens) / alone.seconds)[where].reshape(grid)
+        return _scale(costs, factor)._replace(flops=costs.flops, bytes=costs.bytes)
 
     def draft(
         self, batches: Floats, draft_lengths: Floats, widths: Floats, lengths: Floats, context: Floats, target_s: Floats

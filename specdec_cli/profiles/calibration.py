@@ -31,8 +31,10 @@ class CalibratedScenario(Record, frozen=True, kw_only=True):
     drafter: Name | None
     """None: without speculation alone."""
     engine: Name
-    weight_dtype: WeightDtype
-    kv_dtype: KvDtype
+    weight_dtype: WeightDtype | None = None
+    """None: as the model profile ships."""
+    kv_dtype: KvDtype | None = None
+    """None: likewise."""
     context_tokens: Count
     """Of the rows that state none."""
 

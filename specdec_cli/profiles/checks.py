@@ -12,6 +12,7 @@ from datetime import date
 from typing import Any
 
 from specdec_cli.errors import did_you_mean
+from specdec_cli.profiles.calibration import Calibration
 from specdec_cli.profiles.convert import Problem
 from specdec_cli.profiles.measurement import MeasuredPoint, Measurement, Setup
 from specdec_cli.profiles.schema import (
@@ -324,6 +325,31 @@ def _check_measured(here: KeyPath, point: MeasuredPoint, setup: Setup) -> Iterat
             yield Problem((*here, "derived", index), f"`{name}` is not given", "name a field that this point holds")
 
 
+def check_calibration(profile: Calibration) -> Iterator[Problem]:
+    """Ranges rise, the method has what it needs, and a batch's correction starts at D = 0 without a gap."""
+    for name in ("batch", "draft_length", "context_tokens"):
+        low, high = getattr(profile.valid, name)
+        if low > high:
+            yield Problem(("valid", name), f"expected smallest, largest, found {low:g}, {high:g}")
+    needs = {"line": "correction", "curve": "verify_curve"}.get(profile.method)
+    if needs is not None and not getattr(profile, needs):
+        yield Problem(("method",), f"expected `{needs}` beside method `{profile.method}`")
+    widths = [point.tokens for point in profile.verify_curve]
+    if widths != sorted(set(widths)):
+        yield Problem(("verify_curve",), "expected rising numbers of tokens, each once")
+    by_batch: dict[float, list[int]] = {}
+    for point in profile.correction:
+        by_batch.setdefault(point.batch, []).append(point.draft_length)
+    for batch, lengths in by_batch.items():
+        if lengths != list(range(len(lengths))):
+            yield Problem(("correction",), f"expected draft lengths 0, 1, 2, ... at batch {batch:g}, found {lengths}")
+    for index, row in enumerate(profile.rows):
+        length = row.acceptance_length
+        if length is not None and length > 1 + row.draft_length:
+            message = f"expected an acceptance length of at most 1 + D = {1 + row.draft_length}, found {length:g}"
+            yield Problem(("rows", index, "acceptance_length"), message)
+
+
 CHECKS: dict[str, Callable[[Any], Iterator[Problem]]] = {
     "hardware": check_hardware,
     "model": check_model,
@@ -331,4 +357,5 @@ CHECKS: dict[str, Callable[[Any], Iterator[Problem]]] = {
     "acceptance": check_acceptance,
     "engine": check_engine,
     "measurement": check_measurement,
+    "calibration": check_calibration,
 }

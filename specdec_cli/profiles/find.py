@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec_cli.errors import ProfileError, nearest
+from specdec_cli.profiles.calibration import Calibration
 from specdec_cli.profiles.kinds import KIND_FOLDERS, RECORDS
 from specdec_cli.profiles.load import Loaded, load_file
 from specdec_cli.profiles.measurement import Measurement
@@ -71,6 +72,10 @@ class Finder:
     def measurement(self, name_or_file: str) -> Loaded[Measurement]:
         """A published source of measurements by name or file."""
         return self._find("measurement", name_or_file)
+
+    def calibration(self, name_or_file: str) -> Loaded[Calibration]:
+        """A user's own calibration by name or file."""
+        return self._find("calibration", name_or_file)
 
     def engine(self, name_or_file: str) -> Loaded[Engine]:
         """An engine by name, alias or file; a family's name alone is its newest profile."""

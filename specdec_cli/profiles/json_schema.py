@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from specdec_cli.profiles import measurement, schema
+from specdec_cli.profiles import calibration, measurement, schema
 from specdec_cli.profiles.kinds import KINDS
 
 Json = dict[str, Any]
@@ -31,7 +31,7 @@ def json_schema(kind: str) -> Json:
     record = KINDS[kind].record
     generated = msgspec.json.schema(record)
     definitions: dict[str, Json] = generated["$defs"]
-    documented = {**_documentation(schema), **_documentation(measurement)}
+    documented = {**_documentation(schema), **_documentation(measurement), **_documentation(calibration)}
     for name, definition in definitions.items():
         for field, text in documented.get(name, {}).items():
             if field in definition.get("properties", {}):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from specdec_cli.profiles.calibration import Calibration
 from specdec_cli.profiles.measurement import Measurement
 from specdec_cli.profiles.schema import AcceptanceProfile, Drafter, Engine, Hardware, Model, Profile
 
@@ -23,6 +24,7 @@ KINDS: dict[str, Kind] = {
     "acceptance": Kind(AcceptanceProfile, "acceptance"),
     "engine": Kind(Engine, "engines"),
     "measurement": Kind(Measurement, "measurements"),
+    "calibration": Kind(Calibration, "calibrations"),
 }
 
 RECORDS: dict[str, type[Profile]] = {name: kind.record for name, kind in KINDS.items()}

@@ -482,8 +482,6 @@ class Overheads(Record, frozen=True, kw_only=True):
     """The same in a serving run, where prompts arrive and leave."""
     serving_per_request_us: NonNegative | None = None
     """`per_request_us` in a serving run; None: the same."""
-    serving_expert_share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
-    """Distinct experts that served traffic touches, over those that uniform independent routing would."""
     prefill_share: NonNegative = 1.0
     """What a prompt costs the requests that decode beside it, over the time that its tokens add to a step."""
     speculation_ms: NonNegative

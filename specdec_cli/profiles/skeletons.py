@@ -186,6 +186,7 @@ def skeleton(kind: str, name: str, *, today: str, donor: Loaded[Hardware] | None
         hint = {
             "engine": "copy the engine nearest to yours",
             "measurement": "copy one of profiles/measurements",
+            "calibration": "`specdec calibrate FILE... -o NAME.yaml` writes one",
         }.get(kind, f"kinds: {', '.join(KINDS)}")
         raise UsageError(f"no skeleton for kind {kind!r}; {hint}")
     values = {"kind": kind, "name": name, "today": today, "option": kind, "prefix": _PREFIXES[kind], "kernels": ""}

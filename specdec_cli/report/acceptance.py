@@ -188,7 +188,7 @@ def _closing(record: Record) -> list[str]:
 
 
 def _sections(record: Record) -> list[tuple[str, Grid]]:
-    runs = record["runs"]
+    runs = [r for r in record["runs"] if r["step_ms"] is not None or r["output_tokens_per_s"] is not None]
     formats = ", ".join(dict.fromkeys(file["format"] for file in record["files"]))
     sections = []
     if record["curve"]:

@@ -18,6 +18,7 @@ TITLES = {
     "acceptance": "Measured acceptance",
     "engine": "Engines",
     "measurement": "Published measurements",
+    "calibration": "Calibrations",
 }
 SOURCES = (
     Column("sources", lambda r: ", ".join(r["source_kinds"][:2]), numeric=False),
@@ -83,6 +84,17 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("points", lambda r: str(r["points"])),
         Column("chips", lambda r: ", ".join(r["measured_on"]), numeric=False),
         Column("models", lambda r: ", ".join(r["models"]), numeric=False),
+        *SOURCES,
+    ),
+    "calibration": (
+        Column("name", lambda r: r["name"], numeric=False),
+        Column("chip", lambda r: r["measured_on"], numeric=False),
+        Column("tp", lambda r: str(r["tp"])),
+        Column("model", lambda r: r["model"], numeric=False),
+        Column("drafter", lambda r: r["drafter"] or "-", numeric=False),
+        Column("engine", lambda r: r["engine"], numeric=False),
+        Column("method", lambda r: r["method"], numeric=False),
+        Column("rows", lambda r: str(r["rows"])),
         *SOURCES,
     ),
 }

@@ -9,6 +9,7 @@ from typing import Any
 from specdec_cli import __version__
 from specdec_cli.profiles.checks import source_key
 from specdec_cli.profiles.library import Loaded
+from specdec_cli.profiles.calibration import Calibration
 from specdec_cli.profiles.measurement import Measurement
 from specdec_cli.profiles.parameters import (
     active_parameters,
@@ -74,6 +75,17 @@ def summary(loaded: Loaded[Any]) -> Record:
                 "points": sum(len(setup.points) for setup in record.setups),
                 "measured_on": sorted({setup.hardware for setup in record.setups}),
                 "models": sorted({setup.model for setup in record.setups}),
+            }
+        case Calibration():
+            facts = {
+                "measured_on": record.scenario.hardware,
+                "tp": record.scenario.tp,
+                "model": record.scenario.model,
+                "drafter": record.scenario.drafter,
+                "engine": record.scenario.engine,
+                "method": record.method,
+                "rows": len(record.rows),
+                "worst_error": record.errors.worst if record.errors is not None else None,
             }
         case _:
             raise TypeError(f"no summary for {type(record).__name__}")

@@ -25,8 +25,8 @@ INTRODUCTION = (
     "|error|: predicted over measured, less 1; median and 90th percentile over the points. Base: a step without "
     "speculation. rho = AL / speedup: a speculative step over a base step, with acceptance taken out. Speedup: at the "
     "measured AL. Bias above 0: predicted too slow (speedup: too fast). Sign: speeds up or slows down, where the "
-    "measured gain or loss exceeds 5 %. Best D: the predicted best draft length within 1 of the measured one. Fitted on: "
-    "points that host constants of their engine or kernel figures of their chip were fitted to."
+    "measured gain or loss exceeds 5 %. Best D: the predicted best draft length within 1 of the measured one. "
+    "Fitted on: points that host constants of their engine or kernel figures of their chip were fitted to."
 )
 
 

@@ -202,7 +202,9 @@ def _rows(
     columns = [_steps(library, source, with_constants(engine, nothing | {n: 1.0}))[1] - kernels for n in names]
     steps = [p for s in source.setups for p in s.points if p.draft_length]
     speculates = any(p.step_ms or (p.speedup and p.acceptance_length) for p in steps)
-    return Rows(source.name, fitted, named, speculates, measured[known], kernels[known], np.column_stack(columns)[known])
+    return Rows(
+        source.name, fitted, named, speculates, measured[known], kernels[known], np.column_stack(columns)[known]
+    )
 
 
 def _steps(library: Library, source: Measurement, engine: Engine) -> tuple[np.ndarray, np.ndarray]:

@@ -22,18 +22,14 @@ from serving_runs import Predictor, Run, compared, load_runs, predictor
 from specdec_cli.profiles.library import Library
 
 PROFILES = Path(__file__).parents[2] / "profiles" / "engines"
-FAMILIES = {
-    "vllm": ("vllm", "vllm-2025-07"),
-    "sglang": ("sglang", "sglang-2025"),
-    "tensorrt-llm": ("tensorrt-llm",),
-}
-"""Engine -> its profiles that take the constants: the runs are too few to tell versions apart."""
+FAMILIES = ("vllm", "sglang", "tensorrt-llm")
+"""Profiles that take the constants. Those of older versions keep their own step: too few runs to tell them apart."""
 
 OWN = {"serving_step_ms": "step_ms", "serving_per_request_us": "per_request_us"}
 """Constants of each engine, and the one of its decode set that bounds it from above: a host under load overlaps more of
 its work with the GPU's, not less. (Without the bound the fit trades them for kernels, and a serving run would gain
 more from speculation than its decode steps do.)"""
-COMMON = {"serving_expert_share": 1.0, "prefill_share": 2.0}
+COMMON = {"prefill_share": 2.0}
 """Constants that all engines share, and their largest value."""
 START = 0.5  # of the largest value, for each constant
 
@@ -67,7 +63,7 @@ def fit(library: Library, model: Predictor) -> Constants:
     start = np.full(len(top), START)
     found = least_squares(residuals, start, bounds=(1e-4, 1.0), loss="soft_l1", f_scale=KNEE, diff_step=1e-3)
     constants = by_engine(found.x * top)
-    return {engine: {name: float(f"{v:.2g}") for name, v in row.items()} for engine, row in constants.items()}
+    return {engine: {name: round(float(f"{v:.2g}"), 3) for name, v in row.items()} for engine, row in constants.items()}
 
 
 def errors(runs: Sequence[Run], tpot_s: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -103,15 +99,14 @@ def table(runs: Sequence[Run], found: NDArray[np.float64]) -> str:
 
 def write(constants: Constants) -> None:
     """Put the constants into the profiles, on the lines that hold them already."""
-    for engine, names in FAMILIES.items():
-        for name in names:
-            path = PROFILES / f"{name}.yaml"
-            text = path.read_text(encoding="utf-8")
-            for key, value in constants[engine].items():
-                text, count = re.subn(rf"(?m)^(  {key}: )[\d.]+", rf"\g<1>{value}", text)
-                if count != 1:
-                    raise SystemExit(f"{path}: expected one line `{key}`, found {count}")
-            path.write_text(text, encoding="utf-8")
+    for engine in FAMILIES:
+        path = PROFILES / f"{engine}.yaml"
+        text = path.read_text(encoding="utf-8")
+        for key, value in constants[engine].items():
+            text, count = re.subn(rf"(?m)^(  {key}: )[\d.]+", rf"\g<1>{value}", text)
+            if count != 1:
+                raise SystemExit(f"{path}: expected one line `{key}`, found {count}")
+        path.write_text(text, encoding="utf-8")
 
 
 def main() -> int:

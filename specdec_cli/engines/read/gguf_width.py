@@ -95,7 +95,7 @@ def _number(row: Mapping[str, Any], key: str, path: Path) -> float:
 
 def _markdown_runs(body: str) -> Iterator[tuple[float, float]]:
     for line in body.splitlines():
-        size = re.search(r"\|\s*([\d.]+)\s*([KMGT]iB)\s*\|", line)
-        count = re.search(r"\|\s*([\d.]+)\s*([KMBT])\s*\|", line)
+        size = re.search(r"\|\s*(\d+\.?\d*)\s*([KMGT]iB)\s*\|", line)
+        count = re.search(r"\|\s*(\d+\.?\d*)\s*([KMBT])\s*\|", line)
         if size and count:
             yield float(size[1]) * _UNITS[size[2]], float(count[1]) * _COUNTS[count[2]]

@@ -21,7 +21,7 @@ from specdec_cli.profiles.measured_run import MeasuredRun
 TIMINGS, BENCH, BATCHED = "llama-cpp-timings", "llama-bench", "llama-batched-bench"
 
 _TEST = re.compile(r"(pp|tg)\s*(\d+)(?:\s*@\s*d(\d+))?$")
-_SPEED = re.compile(r"([\d.]+)\s*(?:±|\+/-|\\u00b1)?")
+_SPEED = re.compile(r"(\d+\.?\d*)\s*(?:±|\+/-|\\u00b1)?")
 
 
 def timings_of(data: dict[str, Any]) -> dict[str, Any] | None:

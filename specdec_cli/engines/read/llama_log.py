@@ -20,14 +20,14 @@ FORMAT = "llama-cpp-log"
 EVAL, DRAFT, STATISTICS, REUSED = b"eval time =", b"draft acceptance", b"statistics ", b"graphs reused ="
 MARKERS = (EVAL, DRAFT, STATISTICS, REUSED)
 
-_TIME = re.compile(rb"eval time =\s*([\d.]+) ms /\s*(\d+) (?:tokens|runs)")
+_TIME = re.compile(rb"eval time =\s*(\d+\.?\d*) ms /\s*(\d+) (?:tokens|runs)")
 _DRAFT = re.compile(rb"\(\s*(\d+) accepted /\s*(\d+) generated\)")
-_MEAN = re.compile(rb"mean (?:len|acceptance length)\s*=\s*([\d.]+)")
-_RATES = re.compile(rb"(?:acceptance rate per position|#acc rate/pos)\s*=\s*\(([\d.,\s]+)\)")
+_MEAN = re.compile(rb"mean (?:len|acceptance length)\s*=\s*(\d+\.?\d*)")
+_RATES = re.compile(rb"(?:acceptance rate per position|#acc rate/pos)\s*=\s*\(((?:\d+\.?\d*,\s*)*\d+\.?\d*)\)")
 _SLOT = re.compile(rb"id\s+(\d+)\s*\|\s*task")
 _TOTAL = re.compile(rb"statistics\s+([\w-]+):")
 _COUNTS = {name: re.compile(rb"#%s\s*=\s*(\d+)" % name.encode()) for name in ("gen drafts", "gen tokens", "acc tokens")}
-_DURATION = re.compile(rb"dur\(b,g,a\)\s*=\s*[\d.]+,\s*([\d.]+),\s*([\d.]+)")
+_DURATION = re.compile(rb"dur\(b,g,a\)\s*=\s*[\d.]+,\s*(\d+\.?\d*),\s*(\d+\.?\d*)")
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from specdec_cli.profiles.measured_run import MeasuredRun, RunFile, Skipped
 
 FORMAT = "prometheus"
 
-_SAMPLE = re.compile(rb"^([A-Za-z_:][\w:]*)(?:\{(.*)\})?\s+([-+]?(?:[\d.]+(?:e[-+]?\d+)?|inf|nan))(?:\s|$)", re.I)
+_SAMPLE = re.compile(rb"^([A-Za-z_:][\w:]*)(?:\{(.*)\})?\s+([-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan))(?:\s|$)", re.I)
 _LABEL = re.compile(rb'(\w+)="((?:[^"\\]|\\.)*)"')
 
 Key = tuple[str, str]
@@ -93,7 +93,7 @@ def _add(scrape: Scrape, name: str, labels: dict[bytes, bytes], value: float, li
     # Ranks of one tensor-parallel group report the same numbers; the first one speaks for it.
     if labels.get(b"tp_rank", b"0") != b"0" or labels.get(b"pp_rank", b"0") != b"0":
         return
-    key = (name, labels.get(b"position", b"").decode())
+    key = (name, labels.get(b"position", b"").decode("ascii", errors="replace"))
     scrape.values[key] += value
     scrape.series[key] += 1
 

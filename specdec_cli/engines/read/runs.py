@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from specdec_cli.engines.read import (
     clients,
@@ -103,7 +104,8 @@ _POSITIVE = ("batch", "step_s", "draft_s", "output_tokens_per_s", "iterations", 
 def _possible(run: MeasuredRun) -> MeasuredRun:
     """The run without quantities that cannot be: a time or count of zero or less says nothing."""
     wrong = [name for name in _POSITIVE if (value := getattr(run, name)) is not None and not LEAST < value < MOST]
-    return replace(run, **dict.fromkeys(wrong)) if wrong else run
+    nothing: dict[str, Any] = dict.fromkeys(wrong)
+    return replace(run, **nothing) if wrong else run
 
 
 def _format_of(source: Source) -> str | None:

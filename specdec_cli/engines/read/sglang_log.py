@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from specdec_cli.engines.read.pool import Tally, WindowPool, run_from
@@ -25,19 +26,18 @@ DECODE_LOG_INTERVAL = 40
 """Steps between two lines unless --decode-log-interval says otherwise (sglang/srt/server_args.py)."""
 
 # The usual order, with the punctuation of 2025 and 2026; lines of any other form go field by field.
-_USUAL = re.compile(
-    rb"Decode batch[.,]? #running-req: (\d+), #token: (\d+), token usage: [\d.]+, "
-    rb"(?:accept len: ([\d.]+), (?:accept rate: [\d.]+, )?)?(?:cuda graph: (?:True|False), )?"
-    rb"gen throughput \(token/s\): ([\d.]+), #queue-req"
-)
+_HEAD = rb"#running-req: (\d+), #token: (\d+), token usage: [\d.]+, "
+_TAIL = rb"(?:cuda graph: (?:True|False), )?gen throughput \(token/s\): ([\d.]+), #queue-req"
+_SPECULATING = re.compile(_HEAD + rb"accept len: ([\d.]+), (?:accept rate: [\d.]+, )?" + _TAIL)
+_PLAIN = re.compile(_HEAD + rb"()" + _TAIL)
 _FIELDS = tuple(
     re.compile(pattern)
     for pattern in (
         rb"#running-req: (\d+)",
         rb"#(?:full )?token: (\d+)",
-        rb"accept len: ([\d.]+|nan)",
+        rb"accept len: (\d+\.?\d*|nan)",
         rb"cuda graph: (True|False)",
-        rb"gen throughput \(token/s\): ([\d.]+)",
+        rb"gen throughput \(token/s\): (\d+\.?\d*)",
     )
 )
 _PREFILL = re.compile(rb"#new-token: (\d+)[^\n]*?#cached-token: (\d+)")
@@ -134,31 +134,57 @@ def _rank(block: bytes, at: int) -> bytes:
 
 def _stretch(state: _State, block: bytes, span: tuple[int, int], lines: tuple[int, int], ranks: bool) -> None:
     start, end = span
-    found: list[Line] = [] if ranks else _USUAL.findall(block, start, end)
+    found = [] if ranks else _usual(block, start, end)
     graphs = block.count(b"cuda graph: True", start, end)
-    if not found or len(found) != block.count(DECODE, start, end) or graphs not in (0, len(found)):
+    if not found or graphs not in (0, len(found)):
         _one_by_one(state, block, span, lines[0])
         return
     graph = b"True" if graphs else b"False" if b"cuda graph: " in block[start : start + 400] else b""
+    first: list[Line] = []
     if b"" in state.prefilled:  # the interval holds prompts, or the idle time before them
+        first = [found.pop(0)]
+    try:
+        parts = [_alike(first), _alike(found)]
+    except ValueError:  # 1.2.3
+        _one_by_one(state, block, span, lines[0])
+        return
+    if first:
         state.prefilled.clear()
         state.after_prompts += 1
-        running, tokens, accept, _ = found.pop(0)
-        _fold(state, {(running, accept): [1, 0.0, 0.0, int(tokens)]}, graph, lines)
+        for sums in parts[0].values():
+            sums[1] = sums[2] = 0.0
+    for part in parts:
+        _fold(state, part, graph, lines)
+    if b"accept rate" in block[start : start + 400]:
+        state.rate_ignored = True
+
+
+def _usual(block: bytes, start: int, end: int) -> list[Line]:
+    """Every decode line of the stretch, where all have the usual form; else nothing."""
+    count = block.count(DECODE, start, end)
+    for pattern in (_SPECULATING, _PLAIN):
+        found: list[Line] = pattern.findall(block, start, end)
+        if len(found) == count:
+            return found
+    return []
+
+
+def _alike(found: Sequence[Line]) -> Alike:
+    """Lines folded by what they say. Raises ValueError where a number is none."""
     alike: Alike = {}
     for running, tokens, accept, speed in found:
         value = float(speed) or math.inf
         sums = alike.get((running, accept))
         if sums is None:
+            if accept:
+                float(accept)
             alike[(running, accept)] = [1, 1.0 / value, value, int(tokens)]
         else:
             sums[0] += 1
             sums[1] += 1.0 / value
             sums[2] += value
             sums[3] += int(tokens)
-    _fold(state, alike, graph, lines)
-    if b"accept rate" in block[start : start + 400]:
-        state.rate_ignored = True
+    return alike
 
 
 def _fold(state: _State, alike: Alike, graph: bytes, lines: tuple[int, int]) -> None:

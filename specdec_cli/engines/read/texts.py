@@ -13,12 +13,12 @@ from specdec_cli.profiles.measured_run import MeasuredRun
 
 OFFLINE, SPECULATIVE = "vllm-offline", "llama-speculative"
 
-_POSITION = re.compile(r"acceptance at token (\d+):\s*([\d.]+)")
+_POSITION = re.compile(r"acceptance at token (\d+):\s*(\d+\.?\d*)")
 _COUNTER = re.compile(
-    r"^[ \t]*(num_drafts|num_draft_tokens|num_accepted_tokens|mean acceptance length)\s*:\s*([\d.]+)", re.M
+    r"^[ \t]*(num_drafts|num_draft_tokens|num_accepted_tokens|mean acceptance length)\s*:\s*(\d+\.?\d*)", re.M
 )
 _PAIR = re.compile(r"^[ \t]*(n_draft|n_predict|n_drafted|n_accept)\s*=\s*(\d+)", re.M)
-_DECODED = re.compile(r"decoded\s+(\d+) tokens in\s+([\d.]+) seconds")
+_DECODED = re.compile(r"decoded\s+(\d+) tokens in\s+(\d+\.?\d*) seconds")
 
 
 def read_offline(file: str, text: str) -> list[MeasuredRun]:

@@ -8,13 +8,13 @@ SPEC, LOAD, LEGACY = b"SpecDecoding metrics:", b"Avg prompt throughput:", b"Spec
 
 # The usual order of today's lines, in one match; anything else goes field by field.
 _USUAL_LOAD = re.compile(
-    rb"Avg prompt throughput: ([\d.]+) tokens/s, Avg generation throughput: ([\d.]+) tokens/s, Running: (\d+) reqs, "
-    rb"Waiting: (\d+) reqs, GPU KV cache usage: [\d.]+%, Prefix cache hit rate: ([\d.]+)%"
+    rb"Avg prompt throughput: (\d+\.?\d*) tokens/s, Avg generation throughput: (\d+\.?\d*) tokens/s, "
+    rb"Running: (\d+) reqs, Waiting: (\d+) reqs, GPU KV cache usage: [\d.]+%, Prefix cache hit rate: (\d+\.?\d*)%"
 )
 _USUAL_SPEC = re.compile(
-    rb"SpecDecoding metrics: Mean acceptance length: ([\d.]+), Accepted throughput: [\d.]+ tokens/s, "
+    rb"SpecDecoding metrics: Mean acceptance length: (\d+\.?\d*), Accepted throughput: [\d.]+ tokens/s, "
     rb"Drafted throughput: [\d.]+ tokens/s, Accepted: (\d+) tokens, Drafted: (\d+) tokens, "
-    rb"Per-position acceptance rate: ([\d., ]+), Avg Draft acceptance rate: [\d.]+%"
+    rb"Per-position acceptance rate: ((?:\d+\.?\d*, )*\d+\.?\d*), Avg Draft acceptance rate: [\d.]+%"
 )
 _CLEAN = re.compile(rb"[\[(]?(\d+(?:\.\d+)?|nan)[\])]?(?:%| tokens/s| tokens| reqs?)?\.?", re.IGNORECASE)
 _COLOUR = re.compile(rb"\x1b\[[0-9;]*m|\\u001b\[[0-9;]*m")

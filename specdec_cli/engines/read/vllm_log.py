@@ -75,7 +75,7 @@ def read_vllm_log(source: Source) -> RunFile:
         elif marker is SYNTHETIC:
             if not re.match(rb"synthetic_acceptance_(?:length|rates?)['\"]?\s*[=:]\s*None", hit.text):
                 state.forced = state.forced or hit.line
-        elif (found := re.search(rb"GPU: ([\d.]+)%", hit.text)) is not None:
+        elif (found := re.search(rb"GPU: (\d+\.?\d*)%", hit.text)) is not None:
             state.cached_sum += float(found.group(1)) / 100
             state.cached_count += 1
     _settle(state)
