@@ -7,6 +7,7 @@ import io
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ import pytest
 from builders import put, toy_engine, toy_hardware, toy_kernels, toy_overheads, write_yaml
 from cli_runs import Answer, Runner, write_toys
 
-from specdec_cli.explore.scenario import DEFAULTS
+from specdec_cli.explore.explain import explain as take_apart
+from specdec_cli.explore.scenario import DEFAULTS, Options, resolve
+from specdec_cli.profiles.library import Library
 from specdec_cli.report.columns import Grid
+from specdec_cli.report.explain import explain_record
 from specdec_cli.report.explain_page import HEADERS, pass_grids, render_explain, step_units
 from specdec_cli.report.rounding import shown
 
@@ -286,3 +290,19 @@ def test_mistakes(specdec: Runner, arguments: list[str], code: int, fragments: l
 def test_headers_say_their_units() -> None:
     for word in ("GFLOP", "GB", "ms", "TFLOP/s", "GEMM-M"):
         assert any(re.fullmatch(rf"(\w+ )?{word}", header) for header in HEADERS)
+
+
+def test_what_a_calibration_moves_is_a_part_of_its_own(toys: Path) -> None:
+    question = resolve(Library([toys]), Options(hardware="toy-chip", model="toy-model", engine="toy-engine"))
+    found = take_apart(question, 4, 2)
+    times = replace(found.grid.times, verify_s=found.grid.times.verify_s * 0.9)
+    record = explain_record(replace(found, grid=replace(found.grid, times=times)), inputs={})
+    verify = record["passes"][1]
+    assert verify["time_ms"] == record["point"]["verify_ms"]
+    moved = {part["name"]: part["time_ms"] for part in verify["overheads"]}["calibration"]
+    assert moved == pytest.approx(-verify["time_ms"] / 9)
+    assert math.fsum(part["time_ms"] for part in verify["groups"]) == pytest.approx(verify["time_ms"])
+    assert "calibration" not in {part["name"] for part in record["passes"][0]["overheads"]}
+    grid = pass_grids(record)[1][1]
+    rows = numbers_of(grid, "ms")
+    assert math.fsum(value or 0 for name, value in rows[:-1] if name.startswith("  ")) == pytest.approx(rows[-1][1])

@@ -85,12 +85,20 @@ def test_the_measured_choice_of_draft_length() -> None:
 
 # -------------------------------------------------------------------------- the same model, step time by tokens and KV
 # Fit of SpecDecode-Bench's simulator to vLLM on H100 (arXiv 2601.11580): 5.886 ms + 21.0 us a token + 39.3 ns a cached
-# token + 1.207 ms a step, for Llama-3.1-8B. Held at one token a request: 10 %.
+# token + 1.207 ms a step, for Llama-3.1-8B. Held at one token a request: 10 %. It was vLLM 0.10.1 to 0.11.1, whose host
+# took half a millisecond more than today's: the profile of that time, whose host (not its kernels) was fitted to it.
 
 
 @pytest.mark.parametrize(("batch", "context"), [(1, 512), (8, 512), (64, 512), (32, 2048), (128, 1024)])
 def test_decode_steps_of_llama_8b_against_an_end_to_end_fit(batch: int, context: int) -> None:
-    found = grid(model="llama-3.1-8b", drafter="none", hardware="h100-sxm", batches=str(batch), context=context)
+    found = grid(
+        model="llama-3.1-8b",
+        drafter="none",
+        hardware="h100-sxm",
+        engine="vllm-2025-11",
+        batches=str(batch),
+        context=context,
+    )
     fit_ms = 5.886 + 0.021 * batch + 39.3e-6 * batch * context + 1.207
     assert float(found.times.target_s[0, 0]) / MS == pytest.approx(fit_ms, rel=0.10)
 

@@ -36,6 +36,7 @@ COMMANDS = {
     "compare": Entry("specdec_cli.cli.compare", "Draft mechanisms side by side, each at its best draft length."),
     "explain": Entry("specdec_cli.cli.explain", "One point taken apart: formula, numbers, result, what bounds it."),
     "acceptance": Entry("specdec_cli.cli.acceptance", "Acceptance lengths out of logs and benchmarks of an engine."),
+    "calibrate": Entry("specdec_cli.cli.calibrate", "Your own measurements, so that predictions are of your machine."),
     "validate": Entry("specdec_cli.cli.validate", "How far off the model is: published measurements re-created."),
     "profiles": Entry("specdec_cli.cli.profiles", "The library of chips, models, drafters, acceptance and engines."),
 }

@@ -13,6 +13,7 @@ from specdec_cli.errors import InfeasibleError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from specdec_cli.explore.recommend import Recommendation
+    from specdec_cli.explore.scenario import Scenario
     from specdec_cli.profiles.library import Library
 
 ALIASES = {"trtllm": "tensorrt-llm"}
@@ -77,19 +78,19 @@ def _setting(paste: Paste, family: str) -> Setting:
         family,
         mechanism=drafter.mechanism if drafter is not None else _NO_DRAFTER,
         draft_length=length,
-        drafter_id=_drafter_id(found, paste.library),
+        drafter_id=drafter_id(scenario, paste.library),
         schedule=schedule if varies else None,
-        target_id=_target_id(paste),
+        target_id=target_id(scenario, paste.model),
         tp=scenario.layout.tp,
         data_parallel=scenario.layout.ranks,
         block=drafter.block if drafter is not None else None,
     )
 
 
-def _target_id(paste: Paste) -> str:
+def target_id(scenario: Scenario, model: str | None) -> str:
     """The checkpoint as the user named it; else the tuned one (Instruct, Chat) where the drafter was trained for or
     measured on such a one, for its acceptance holds there; else the model's first; else its name."""
-    scenario, said = paste.found.scenario, (paste.model or "").casefold()
+    said = (model or "").casefold()
     aliases = scenario.model.aliases
     named = [alias for alias in aliases if alias.casefold() == said]
     drafter, measured = scenario.drafter, scenario.acceptance_profile
@@ -106,9 +107,9 @@ def _mentions(note: str, aliases: Sequence[str]) -> bool:
     return any(name in note.casefold() for name in names)
 
 
-def _drafter_id(found: Recommendation, library: Library) -> str | None:
+def drafter_id(scenario: Scenario, library: Library) -> str | None:
     """The checkpoint whose acceptance was used, else one of the drafter's; None: it has no checkpoint of its own."""
-    drafter, measured = found.scenario.drafter, found.scenario.acceptance_profile
+    drafter, measured = scenario.drafter, scenario.acceptance_profile
     if drafter is None or drafter.mechanism in ("mtp", "ngram", "suffix", "self"):
         return None
     if measured is not None and measured.draft_checkpoint and _HUB_ID.fullmatch(measured.draft_checkpoint):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -95,7 +96,7 @@ class Fit:
         return np.array([row.step_s for row in self.rows])
 
     @property
-    def method(self) -> str:
+    def method(self) -> Literal["fit", "line", "curve"]:
         """As the profile names it."""
         if self.step.curve is not None:
             return "curve"
@@ -176,9 +177,7 @@ def calibrate(step: StepModel, rows: Sequence[Row], curve: VerifyCurve | None = 
     )
 
 
-def _fit(
-    step: StepModel, rows: Sequence[Row], curve: VerifyCurve | None, trees: bool
-) -> tuple[Constants, StepModel]:
+def _fit(step: StepModel, rows: Sequence[Row], curve: VerifyCurve | None, trees: bool) -> tuple[Constants, StepModel]:
     fitted = fit_constants(step, rows, curve, trees)
     model = calibrated(step, fitted, trees=trees, curve=curve)
     missed = np.array([row.step_s for row in rows]) / predict_s(model, rows) - 1.0
@@ -223,7 +222,9 @@ def fit_constants(step: StepModel, rows: Sequence[Row], curve: VerifyCurve | Non
     for _ in range(ROUNDS):
         here = missed(theta)
         small = spread * 1e-4
-        slopes = np.stack([(missed(theta + small * unit) - here) / small[i] for i, unit in enumerate(np.eye(6))], axis=1)
+        slopes = np.stack(
+            [(missed(theta + small * unit) - here) / small[i] for i, unit in enumerate(np.eye(6))], axis=1
+        )
         # here + slopes (next - theta) = 0 in units of NOISE, next - start = 0 in units of spread.
         matrix = np.vstack([slopes / NOISE, np.diag(1.0 / spread)])
         wanted = np.concatenate([(slopes @ theta - here) / NOISE, start / spread])
@@ -333,5 +334,3 @@ def _like(rows: Sequence[Row], length: int) -> Row:
         acceptance_length=accepted if length else 1.0,
         context=between([row.context for row in known]),
     )
-
-

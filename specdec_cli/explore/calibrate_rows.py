@@ -1,4 +1,4 @@
-"""Measured runs -> what a calibration is fitted to: rows of steps, the target's own passes, and what to know of them."""
+"""Measured runs -> what a calibration is fitted to: rows of steps, the target's own passes, what to know of them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from specdec_cli.errors import ProfileError
+from specdec_cli.errors import ProfileError, UsageError
 from specdec_cli.explore.calibrate import Row
-from specdec_cli.explore.run_checks import CheckOptions, checked, speculates
+from specdec_cli.explore.run_checks import CheckOptions, checked, speculates, with_draft_length
 from specdec_cli.physics.calibrated import VerifyCurve
 from specdec_cli.profiles.measured_run import Finding, MeasuredRun, RunFile, as_off
 
@@ -89,7 +89,9 @@ def _row(run: MeasuredRun, batch: float | None, context: float, say: Say) -> Row
     if seconds is None and run.output_tokens_per_s and length is not None:
         seconds = length * requests / run.output_tokens_per_s
     if seconds is None:
-        lacking = "its tokens/s need an acceptance length" if run.output_tokens_per_s else "no step time and no tokens/s"
+        lacking = (
+            "its tokens/s need an acceptance length" if run.output_tokens_per_s else "no step time and no tokens/s"
+        )
         say("row_without_step", f"{run.place}: {lacking}, left out")
         return None
     if speculates(run) or run.draft_length:
@@ -146,3 +148,19 @@ def _about(rows: Sequence[Row], say: Say) -> None:
                 f"one ({1e3 * float(np.mean(base)):.3g} ms) at batch {row.batch:g}: the two are not the same setup, or "
                 "the acceptance length is too low",
             )
+
+
+def with_draft_lengths(files: Sequence[RunFile], lengths: Sequence[int]) -> list[RunFile]:
+    """The files with the draft lengths that their user states: one for all, or one for each file.
+
+    Raises UsageError for another number of them, ProfileError for a file that says otherwise.
+    """
+    if not lengths:
+        return list(files)
+    if len(lengths) not in (1, len(files)):
+        raise UsageError(f"--draft-length stands {len(lengths)} times for {len(files)} files: once, or once for each")
+    each = list(lengths) * (len(files) if len(lengths) == 1 else 1)
+    return [
+        replace(file, runs=tuple(with_draft_length(run, CheckOptions(draft_length=length)) for run in file.runs))
+        for file, length in zip(files, each, strict=True)
+    ]

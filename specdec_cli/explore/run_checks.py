@@ -42,7 +42,7 @@ def checked(runs: Sequence[MeasuredRun], options: CheckOptions = NOTHING_SAID) -
     Raises ProfileError: AL below 1 or above D + 1, a base that drafted, tokens/s above (D + 1) B / T0, repeated prompts
     out of the prefix cache, a draft length given that the file contradicts.
     """
-    found = [_checked(_with_draft_length(run, options), options) for run in runs]
+    found = [_checked(with_draft_length(run, options), options) for run in runs]
     for run in found:
         _check_bound(run, found)
     return found
@@ -53,7 +53,8 @@ def speculates(run: MeasuredRun) -> bool:
     return run.measures == "step" and run.draft_length != 0 and run.acceptance_length is not None
 
 
-def _with_draft_length(run: MeasuredRun, options: CheckOptions) -> MeasuredRun:
+def with_draft_length(run: MeasuredRun, options: CheckOptions) -> MeasuredRun:
+    """The run with the draft length that its user states. Raises ProfileError where the file says otherwise."""
     said = options.draft_length
     if said is None or not speculates(run):
         return run

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from specdec_cli.errors import UsageError, did_you_mean
 from specdec_cli.explore.axes import check_points, parse_axis
-from specdec_cli.explore.calibration_use import apply_all, filled_in
 from specdec_cli.explore.uncertainty import TimeBand, time_band
 from specdec_cli.physics.acceptance import (
     Acceptance,
@@ -181,6 +180,8 @@ def resolve(library: Library, options: Options, *, defaults: Defaults = DEFAULTS
     calibration: Calibration | None = None
     filled: tuple[str, ...] = ()
     if options.calibration is not None:
+        from specdec_cli.explore.calibration_use import filled_in  # loaded where a calibration is given alone
+
         calibration = library.calibration(options.calibration).record
         options, filled = filled_in(options, calibration)
     found = _Resolver(library, options)
@@ -226,6 +227,8 @@ def resolve(library: Library, options: Options, *, defaults: Defaults = DEFAULTS
     ]
     check_points(sum(len(s.batches) * len(s.draft_lengths) for s in scenarios), "the sweep")
     if calibration is not None:
+        from specdec_cli.explore.calibration_use import apply_all
+
         scenarios = apply_all(calibration, scenarios, found.note)
         found.inputs["calibration"] = Input(calibration.name, "option")
     _remember(found, chips, model, engine, scenarios)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 from specdec_cli.errors import InfeasibleError, UsageError
@@ -52,6 +53,7 @@ def acceptance_from_rate(rate: float, draft_length: int) -> float:
     return 1.0 + geometric_sum(rate, draft_length)
 
 
+@lru_cache(maxsize=4096)  # the same curves are asked again at every batch, drafter and layout
 def rate_for_gain(gain: float, terms: int) -> float:
     """The rate c with c + c^2 + ... + c^terms = gain, for 0 <= gain (bisection: the sum rises with c).
 

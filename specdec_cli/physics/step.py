@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from specdec_cli.physics.calibrated import StepCorrection, VerifyCurve
-from specdec_cli.physics.calibrated import StepCorrection, VerifyCurve
 from specdec_cli.physics.chip import Chip, Shape, lower_bound_s, operation_cost
 from specdec_cli.physics.drafting import DraftPlan
 from specdec_cli.physics.operations import BY_TOKENS, Experts, Operation

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -39,11 +39,17 @@ MECHANISM_ORDER: tuple[str, ...] = (
 how many published heads exist, then what needs no training."""
 
 _MECHANISM_WORDS = {word.replace("_", ""): word for word in get_args(Mechanism)}
+_MARKED_DEFAULT = re.compile(rb"^[\"']?default[\"']?\s*:\s*(true|yes|on)\b", re.MULTILINE)
 _FOR_ANY_TARGET = re.compile(rb"mechanism[\"']?\s*:\s*[\"']?(ngram|suffix|self)\b")
 
 
 class Library(Finder):
     """The profiles in reach, and what goes with what."""
+
+    def __init__(self, user_dirs: Iterable[str | Path] = ()) -> None:
+        """Raises ProfileError where a folder that was asked for does not exist."""
+        super().__init__(user_dirs)
+        self._measured: dict[tuple[str, str], list[Loaded[AcceptanceProfile]]] = {}
 
     def drafter(self, name_or_file: str, target: str | None = None) -> Loaded[Drafter]:
         """A drafter by name, alias, file or mechanism; a mechanism's word picks the target's default of it.
@@ -106,13 +112,17 @@ class Library(Finder):
         return [replace(one, note=note) for one in self._measured_on(base[0], drafter)]
 
     def _measured_on(self, name: str, drafter: str) -> list[Loaded[AcceptanceProfile]]:
-        found: list[Loaded[AcceptanceProfile]] = []
-        for stem, (_, paths) in self._index("acceptance").items():
-            if self._texts.mention(paths[0], name, drafter):
-                measured: Loaded[AcceptanceProfile] = self._named("acceptance", stem)
-                if same(measured.record.target, name) and same(measured.record.drafter, drafter):
-                    found.append(measured)
-        return sorted(found, key=lambda one: (not one.record.default, one.record.name))
+        if (name, drafter) not in self._measured:
+            named = [self._named("acceptance", stem) for stem in self._mentioning_pair(name, drafter)]
+            found = [one for one in named if same(one.record.target, name) and same(one.record.drafter, drafter)]
+            found.sort(key=lambda one: (not one.record.default, one.record.name))
+            self._measured[name, drafter] = found
+        return list(self._measured[name, drafter])
+
+    def _mentioning_pair(self, name: str, drafter: str) -> list[str]:
+        """Acceptance files that hold both names anywhere: the only ones that can be about the pair."""
+        index = self._index("acceptance")
+        return [stem for stem, (_, paths) in index.items() if self._texts.mention(paths[0], name, drafter)]
 
     def default_acceptance(self, target: str, drafter: str) -> Loaded[AcceptanceProfile] | None:
         """The pair's acceptance: the one marked `default` in the nearest folder, else the only one.
@@ -144,9 +154,8 @@ class Library(Finder):
             hint = "name one with --drafter (ngram and suffix draft for any model), or --drafter none"
             raise ProfileError(f"no drafter is known for {name}", hint=hint)
         choices = self._nearest([one for one in found if one.record.default]) or found
-        choices = [one for one in choices if self._has_acceptance(name, one)] or choices
+        choices = self._first_mechanism(name, choices)
         first = choices[0].record.mechanism
-        choices = [one for one in choices if one.record.mechanism == first]
         if len(choices) > 1:
             raise self._ambiguous(f"{first} drafter of {name}", choices, "--drafter", choices[0].record.default)
         return replace(choices[0], note=_note(f"drafter of {name}", choices[0], found))
@@ -163,7 +172,7 @@ class Library(Finder):
             message = f"no {mechanism} drafter is known for {name}"
             raise ProfileError(message, hint=f"drafters for {name}: {others}" if everything else None)
         choices = self._nearest([one for one in found if one.record.default]) or found
-        choices = [one for one in choices if self._has_acceptance(name, one)] or choices
+        choices = self._first_mechanism(name, choices)
         if len(choices) > 1:
             raise self._ambiguous(f"{mechanism} drafter of {name}", choices, "--drafter", choices[0].record.default)
         return replace(choices[0], note=_note(f"{mechanism} drafter of {name}", choices[0], found))
@@ -173,7 +182,30 @@ class Library(Finder):
         base = self._base_of(name)
         return [_Target(name, True), *([_Target(*base)] if base is not None else [])]
 
+    def _first_mechanism(self, target: str, choices: Sequence[Loaded[Drafter]]) -> list[Loaded[Drafter]]:
+        """Of choices in the order of their mechanisms: those of the first mechanism whose acceptance on the target is
+        known by default for any; where it is for none, those of the first.
+
+        Acceptance files are read only while more than one choice is left, a mechanism at a time.
+        """
+        mechanisms = dict.fromkeys(one.record.mechanism for one in choices)
+        groups = [[one for one in choices if one.record.mechanism == mechanism] for mechanism in mechanisms]
+        if len(choices) > 1:
+            for group in groups:
+                known = [one for one in group if self._has_acceptance(target, one)]
+                if known:
+                    return known
+        return groups[0]
+
     def _has_acceptance(self, target: str, drafter: Loaded[Drafter]) -> bool:
+        """Whether the drafter's acceptance on the target is known without naming it: one profile, or a marked one."""
+        name, index = self._model_name(target), self._index("acceptance")
+        stems = self._mentioning_pair(name, drafter.record.name)
+        for stem in stems:  # a marked one settles it, the others need not be parsed
+            if _MARKED_DEFAULT.search(self._texts.folded(index[stem][1][0])):
+                record = self._named("acceptance", stem).record
+                if record.default and same(record.target, name) and same(record.drafter, drafter.record.name):
+                    return True
         found = self.acceptance_for(target, drafter.record.name)
         return len(found) == 1 or any(one.record.default for one in found)
 

@@ -29,7 +29,7 @@ MOST_OTHERS = 2500
 """Points off the frontiers and off the grids."""
 MOST_ON_LINES = 9000
 """Points of frontiers; a file of 3 MB holds no more."""
-LABEL_GAP = 0.045
+LABEL_GAP = 0.03
 """Least distance of two labels of a line, as a share of the axes."""
 STEP_PARTS = {
     "target_kernels_ms": "target pass",
@@ -235,16 +235,18 @@ def _ridge(grid: Grid, rows: Sequence[int], columns: Sequence[int]) -> dict[tupl
 
 
 def _refused(sweep: Sweep, lines: Sequence[Series], cells: Sequence[tuple[list[int], list[int]]]) -> list[Record]:
+    """Cells without a point, of draft lengths that have points at some batch."""
     names = {int(sweep.points.scenario[line.points[0]]): line.name for line in lines if line.speculates}
     found = []
     for index, (rows, columns) in enumerate(cells):
         grid = sweep.grids[index]
         if index not in names:
             continue
+        drawn = [column for column in columns if grid.draft_lengths[column] and grid.usable[:, column].any()]
         for row in rows:
-            for column in columns:
+            for column in drawn:
                 length = int(grid.draft_lengths[column])
-                if length and not grid.usable[row, column]:
+                if not grid.usable[row, column]:
                     reason, detail = why_not(grid, row, column)
                     found.append(
                         {

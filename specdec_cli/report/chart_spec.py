@@ -2,7 +2,7 @@
 
 Each chart reads the data sets `points`, `refused` and `acceptance` by name, and the parameters `hidden` (names of lines
 not shown), `series` and `layout` (the drafter that the heat map and the step show), `batch`, `focus` (the id of the
-point that the keyboard is on) and `ink` (the colour of text).
+point that the keyboard is on), `texts` (1: numbers in the cells of the heat map), `ink` and `ground` (colours).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ VIEWS = {
     "acceptance": "Acceptance by D",
 }
 INTERACTIVITY, THROUGHPUT = "interactivity_tokens_per_s_per_user", "throughput_tokens_per_s_per_gpu"
+AXES = ((INTERACTIVITY, "tokens/s/user"), (THROUGHPUT, "tokens/s/GPU"))
 SHOWN = "indexof(hidden, datum.series) < 0"
 MOST_CELL_TEXTS = 160
 POINT_TIPS: tuple[tuple[str, str, str], ...] = (
@@ -96,7 +97,7 @@ def _view_subtitle(data: ChartData, view: str) -> list[str]:
     if view == "speedup" and data.first_series:
         return [f"speedup over no speculation with {data.first_series}; the line is where it falls below 1"]
     if view == "step" and data.first_series:
-        return [f"one step with {data.first_series} at batch {data.first_batch}"]
+        return [f"one step with {data.first_series} at batch {data.first_batch}; diamonds: ms a token (step / AL)"]
     return []
 
 
@@ -108,7 +109,9 @@ def _params(data: ChartData, theme: Theme) -> list[alt.Parameter]:
         "layout": layout,
         "batch": data.first_batch,
         "focus": -1,
+        "texts": 1,
         "ink": theme.ink,
+        "ground": theme.ground,
     }
     return [alt.param(name=name, value=value) for name, value in values.items()]
 
@@ -124,15 +127,15 @@ def _tips(keys: Sequence[tuple[str, str, str]] = POINT_TIPS) -> list[alt.Tooltip
     ]
 
 
-def _colour(data: ChartData, legend: bool, key: str = "series") -> alt.Color:
+def _colour(data: ChartData, legend: bool) -> alt.Color:
     drawn = strokes([line.speculates for line in data.series])
     names = [line.name for line in data.series]
     scale = alt.Scale(domain=names, range=[stroke.colour for stroke in drawn])
-    return alt.Color(key, type="nominal", scale=scale, legend=_legend(legend))
+    return alt.Color("series", type="nominal", scale=scale, legend=_legend(legend))
 
 
 def _legend(wanted: bool) -> alt.Legend | None:
-    return alt.Legend(title=None, orient="top", symbolOpacity=1, labelLimit=420, columns=3) if wanted else None
+    return alt.Legend(title=None, orient="top", symbolOpacity=1, labelLimit=420) if wanted else None
 
 
 def _shape(data: ChartData, legend: bool) -> alt.Shape:
@@ -142,33 +145,30 @@ def _shape(data: ChartData, legend: bool) -> alt.Shape:
     return alt.Shape("series", type="nominal", scale=scale, legend=_legend(legend))
 
 
-def _dash(data: ChartData) -> alt.StrokeDash:
+def _dash(data: ChartData, legend: bool) -> alt.StrokeDash:
     drawn = strokes([line.speculates for line in data.series])
     names = [line.name for line in data.series]
     scale = alt.Scale(domain=names, range=[list(stroke.dash) for stroke in drawn])
-    return alt.StrokeDash("series", type="nominal", scale=scale, legend=None)
+    return alt.StrokeDash("series", type="nominal", scale=scale, legend=_legend(legend))
 
 
 # ------------------------------------------------------------------------------------------------ frontier
 
 
 def _frontier(data: ChartData, drawing: Drawing) -> alt.LayerChart:
-    scale = alt.Scale(type="log", nice=False, padding=18) if drawing.log else alt.Scale(zero=True, nice=True)
-    ticks = {"tickCount": 8, "format": "~s"} if drawing.log else {"format": ",~r"}
-    x = alt.X(INTERACTIVITY, type="quantitative", scale=scale, axis=alt.Axis(title="tokens/s/user", **ticks))
-    y = alt.Y(THROUGHPUT, type="quantitative", scale=scale, axis=alt.Axis(title="tokens/s/GPU", **ticks))
+    x, y = (_axis(data, key, title, drawing.log) for key, title in AXES)
     shown = _points().transform_filter(SHOWN).encode(x=x, y=y)
     lines = shown.transform_filter("datum.on_line")
-    colour = _colour(data, False)
+    colour = _colour(data, drawing.legend)  # the same legend in every layer: they share one, and one refusal hides it
     layers = [
         shown.transform_filter("!datum.on_line")
-        .mark_point(size=14, filled=True, opacity=0.28, tooltip=True)
+        .mark_point(size=14, filled=True, opacity=0.42, tooltip=True)
         .encode(color=colour, tooltip=_tips()),
         lines.mark_line(strokeWidth=2).encode(
-            color=colour, strokeDash=_dash(data), order=alt.Order(INTERACTIVITY, type="quantitative")
+            color=colour, strokeDash=_dash(data, drawing.legend), order=alt.Order(INTERACTIVITY, type="quantitative")
         ),
         lines.mark_point(size=70, filled=True, opacity=1).encode(
-            color=_colour(data, drawing.legend), shape=_shape(data, drawing.legend), tooltip=_tips()
+            color=colour, shape=_shape(data, drawing.legend), tooltip=_tips()
         ),
         lines.transform_filter("datum.label != ''")
         .mark_text(dx=7, dy=-8, align="left", fontSize=11, color=alt.expr("ink"))
@@ -179,13 +179,34 @@ def _frontier(data: ChartData, drawing: Drawing) -> alt.LayerChart:
     return alt.layer(*layers)
 
 
+def _axis(data: ChartData, key: str, title: str, log: bool) -> Any:
+    """One axis of the frontier, over all points: it stays where it is while lines are hidden."""
+    values = [row[key] for row in data.points]
+    low, high = min(values), max(values)
+    if log:
+        scale = alt.Scale(type="log", nice=False, domain=[low / 1.15, high * 1.15])
+        axis = alt.Axis(title=title, tickCount=8, format="~s")
+    else:
+        scale = alt.Scale(nice=True, domain=[0, high * 1.04])
+        axis = alt.Axis(title=title, format=",~r")
+    channel = alt.X if key == INTERACTIVITY else alt.Y
+    return channel(key, type="quantitative", scale=scale, axis=axis)
+
+
 def _chosen(shown: alt.Chart) -> list[alt.Chart]:
     chosen = shown.transform_filter("datum.chosen").transform_calculate(
         said="'batch ' + datum.batch + ', ' + (datum.draft_length ? 'D = ' + datum.draft_length : 'off')"
     )
+    spot = chosen.mark_point(size=60, filled=True, shape="diamond", opacity=1, color=alt.expr("ink"))
     ring = chosen.mark_point(size=330, strokeWidth=2.5, filled=False, shape="circle", color=alt.expr("ink"))
-    text = chosen.mark_text(dx=14, dy=-16, align="left", fontSize=12, fontWeight=700, color=alt.expr("ink"))
-    return [ring.encode(tooltip=_tips()), text.encode(text=alt.Text("said", type="nominal"))]
+    # Below and to the left: the upper right is where the D of its neighbours stands.
+    text = chosen.mark_text(dx=-13, dy=14, align="right", fontSize=12, fontWeight=700, color=alt.expr("ink"))
+    # Once more below it in the colour of the ground, so that a line behind does not cross it out.
+    halo = text.mark_text(
+        dx=-13, dy=14, align="right", fontSize=12, fontWeight=700, stroke=alt.expr("ground"), strokeWidth=4
+    )
+    said = alt.Text("said", type="nominal")
+    return [spot, ring.encode(tooltip=_tips()), halo.encode(text=said), text.encode(text=said)]
 
 
 def _focus(shown: alt.Chart) -> alt.Chart:
@@ -204,7 +225,7 @@ def _speedup(data: ChartData, drawing: Drawing) -> alt.LayerChart:
     values = [row["speedup"] for row in data.points if row["on_grid"] and row["draft_length"]]
     low, high = min([0.7, *values]), max([1.5, *values])
     scale = alt.Scale(domain=[low, 1.0, high], range=[SLOWER, EVEN, FASTER], interpolate="lab")
-    legend = alt.Legend(title="speedup", format=".1f", gradientLength=160)
+    legend = alt.Legend(title="speedup", format=".1f", gradientLength=160, orient="top", titleOrient="left")
     colour = alt.Color("speedup", type="quantitative", scale=scale, legend=legend)
     refused = (
         alt.Chart(alt.NamedData("refused"))
@@ -225,9 +246,9 @@ def _speedup(data: ChartData, drawing: Drawing) -> alt.LayerChart:
     )
     layers: list[Any] = [cells.mark_rect().encode(x=x, y=y, color=colour, tooltip=_tips()), refused]
     if len(values) <= MOST_CELL_TEXTS * max(1, len(data.drafting)):
-        # White where the cell is dark: past half the way to either end.
-        dark = f"datum.speedup > {1 + 0.5 * (high - 1)} || datum.speedup < {1 - 0.6 * (1 - low)}"
-        text = cells.mark_text(fontSize=11).encode(
+        # White where that has more contrast: at a lightness below 53 (CIE L*), so far towards either end.
+        dark = f"datum.speedup > {1 + 0.71 * (high - 1)} || datum.speedup < {1 - 0.9 * (1 - low)}"
+        text = cells.mark_text(fontSize=11, opacity=alt.expr("texts")).encode(
             x=x,
             y=y,
             text=alt.Text("speedup", type="quantitative", format=".2f"),
@@ -279,21 +300,19 @@ def _step(data: ChartData, drawing: Drawing) -> alt.LayerChart:
                 "part_name",
                 type="nominal",
                 scale=alt.Scale(domain=names, range=list(PARTS)),
-                legend=alt.Legend(title=None, orient="top", columns=4, symbolOpacity=1),
+                legend=alt.Legend(title=None, orient="top", symbolOpacity=1),
             ),
             order=alt.Order("part_order", type="quantitative"),
             tooltip=_tips([("part_name", "part", ""), ("part_ms", "its ms", ",.4~r"), *POINT_TIPS]),
         )
     )
-    each = here.mark_point(size=90, filled=True, shape="diamond", opacity=1, color=alt.expr("ink")).encode(
+    each = here.mark_point(shape="diamond", opacity=1, fill=alt.expr("ink"), stroke="#ffffff", strokeWidth=1).encode(
         x=x,
         y=alt.Y("ms_per_token", type="quantitative"),
+        size=alt.condition("datum.id == focus", alt.value(420), alt.value(110)),
         tooltip=_tips([("ms_per_token", "ms a token (step / AL)", ",.4~r"), *POINT_TIPS]),
     )
-    focus = here.transform_filter("datum.id == focus").mark_point(
-        size=300, strokeWidth=3, filled=False, shape="square", color=alt.expr("ink")
-    )
-    return alt.layer(bars, each, focus.encode(x=x, y=alt.Y("ms_per_token", type="quantitative")))
+    return alt.layer(bars, each)
 
 
 # ------------------------------------------------------------------------------------------------ acceptance
@@ -301,11 +320,16 @@ def _step(data: ChartData, drawing: Drawing) -> alt.LayerChart:
 
 def _acceptance(data: ChartData, drawing: Drawing) -> alt.LayerChart:
     rows = alt.Chart(alt.NamedData("acceptance")).transform_filter(SHOWN)
+    lengths = [row["draft_length"] for row in data.acceptance] or [1]
     x = alt.X(
-        "draft_length", type="quantitative", scale=alt.Scale(zero=False, padding=12), axis=_whole("draft length D")
+        "draft_length",
+        type="quantitative",
+        scale=alt.Scale(nice=False, domain=[min(lengths) - 0.3, max(lengths) + 0.3]),
+        axis=alt.Axis(title="draft length D", tickMinStep=1, format="d", grid=False),
     )
-    y = alt.Y("acceptance_length", type="quantitative", scale=alt.Scale(zero=False, domainMin=1), axis=alt.Axis(title="AL, tokens a step"))
-    colour = _colour(data, False)
+    scale = alt.Scale(nice=True, zero=False, domain=[1, max([row["high"] for row in data.acceptance] or [2])])
+    y = alt.Y("acceptance_length", type="quantitative", scale=scale, axis=alt.Axis(title="AL, tokens a step"))
+    colour = _colour(data, drawing.legend)
     tips = _tips(
         [
             ("series", "line", ""),
@@ -322,7 +346,7 @@ def _acceptance(data: ChartData, drawing: Drawing) -> alt.LayerChart:
     )
     layers = [
         rows.mark_area(opacity=0.14, tooltip=False).encode(
-            x=x, y=alt.Y("low", type="quantitative"), y2="high", color=colour
+            x=x, y=alt.Y("low", type="quantitative", scale=scale), y2="high", color=colour
         ),
         rows.transform_filter("datum.known").mark_line(strokeWidth=2).encode(x=x, y=y, color=colour),
         rows.transform_filter("!datum.known || datum.joins")
@@ -331,9 +355,9 @@ def _acceptance(data: ChartData, drawing: Drawing) -> alt.LayerChart:
         rows.mark_point(size=80, filled=True, opacity=1).encode(
             x=x,
             y=y,
-            color=_colour(data, drawing.legend),
+            color=colour,
             shape=alt.Shape(
-                "acceptance_basis", type="nominal", scale=basis, legend=alt.Legend(title="AL is", orient="top")
+                "acceptance_basis", type="nominal", scale=basis, legend=alt.Legend(title=None, orient="top")
             ),
             tooltip=tips,
         ),
@@ -343,6 +367,3 @@ def _acceptance(data: ChartData, drawing: Drawing) -> alt.LayerChart:
     ]
     return alt.layer(*layers).resolve_scale(shape="independent")
 
-
-def _whole(title: str) -> alt.Axis:
-    return alt.Axis(title=title, tickMinStep=1, format="d")

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from specdec_cli import __version__
+from specdec_cli.profiles.calibration import Calibration
 from specdec_cli.profiles.checks import source_key
 from specdec_cli.profiles.library import Loaded
-from specdec_cli.profiles.calibration import Calibration
 from specdec_cli.profiles.measurement import Measurement
 from specdec_cli.profiles.parameters import (
     active_parameters,

@@ -25,10 +25,11 @@ PROFILES = Path(__file__).parents[2] / "profiles" / "engines"
 FAMILIES = ("vllm", "sglang", "tensorrt-llm")
 """Profiles that take the constants. Those of older versions keep their own step: too few runs to tell them apart."""
 
-OWN = {"serving_step_ms": "step_ms", "serving_per_request_us": "per_request_us"}
+OWN = {"serving_per_request_us": "per_request_us"}
 """Constants of each engine, and the one of its decode set that bounds it from above: a host under load overlaps more of
 its work with the GPU's, not less. (Without the bound the fit trades them for kernels, and a serving run would gain
-more from speculation than its decode steps do.)"""
+more from speculation than its decode steps do.) A step's own constant was fitted too, and came out as the decode set's
+or below: profiles carry the decode set's."""
 COMMON = {"prefill_share": 2.0}
 """Constants that all engines share, and their largest value."""
 START = 0.5  # of the largest value, for each constant

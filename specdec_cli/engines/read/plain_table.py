@@ -43,8 +43,9 @@ def is_plain_table(path: Path | str) -> bool:
         return False
     first = next((line for line in head.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
     names = set(_cells(first))
-    return {"batch", "draft_length"} <= names or bool({"tokens", "batch", "draft_length"} & names) and bool(
-        {"pass_ms", "pass_ratio", "step_ms", "tokens_per_s"} & names
+    return {"batch", "draft_length"} <= names or (
+        bool({"tokens", "batch", "draft_length"} & names)
+        and bool({"pass_ms", "pass_ratio", "step_ms", "tokens_per_s"} & names)
     )
 
 
