@@ -35,6 +35,8 @@ COMMANDS = {
     "recommend": Entry("specdec_cli.cli.recommend", "Which draft length to use, or none, and what it gains."),
     "compare": Entry("specdec_cli.cli.compare", "Draft mechanisms side by side, each at its best draft length."),
     "explain": Entry("specdec_cli.cli.explain", "One point taken apart: formula, numbers, result, what bounds it."),
+    "plot": Entry("specdec_cli.cli.plot", "The frontier as a chart in the terminal, a page, or a picture."),
+    "report": Entry("specdec_cli.cli.report", "One page for a colleague: question, answer, charts, sources."),
     "acceptance": Entry("specdec_cli.cli.acceptance", "Acceptance lengths out of logs and benchmarks of an engine."),
     "calibrate": Entry("specdec_cli.cli.calibrate", "Your own measurements, so that predictions are of your machine."),
     "validate": Entry("specdec_cli.cli.validate", "How far off the model is: published measurements re-created."),

@@ -128,11 +128,12 @@ def calibrate(
         library = Library(profiles or ())
         asked = opt.options_of(said)
         read = with_draft_lengths(_read(files or [], from_), lengths)
+        plain = _read(off or [], from_)
         report = report_calibration(
             library,
-            asked,
+            _with_model(asked, library, [*read, *plain]),
             read,
-            _read(off or [], from_),
+            plain,
             checks=CheckOptions(cached_prompts=cached_prompts),
             batch=None if batch is None else float(batch),
         )
@@ -162,6 +163,18 @@ def _read(files: list[str], form: str | None) -> list[RunFile]:
     if len(tables) + len(others) != len(files):
         raise UsageError("a file is given twice: its rows would count double")
     return [*tables.values(), *found]
+
+
+def _with_model(asked: Options, library: Library, files: list[RunFile]) -> Options:
+    """The options with the model that the files name, where the user names none and the library knows it."""
+    if asked.model is not None:
+        return asked
+    for name in dict.fromkeys(run.model for file in files for run in file.runs if run.model):
+        known = library.known_model(name)
+        if known is not None:
+            note(f"note [target_from_file]: {name} in the files is taken as --model {known.name}")
+            return replace(asked, model=known.name)
+    return asked
 
 
 def _asked(said: dict[str, Any]) -> dict[str, Input]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import stat
 import sys
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 
@@ -69,8 +68,29 @@ class Destination:
         if self.file is None:
             _to_stdout(text)
             return
+        self._to_file(lambda path: path.write_text(text, encoding="utf-8"))
+
+    def write_bytes(self, content: bytes) -> None:
+        """Write a picture.
+
+        Raises:
+            OutputError: the disk is full, or the like; a terminal, which would show it as rubbish.
+        """
+        if self.file is not None:
+            self._to_file(lambda path: path.write_bytes(content))
+            return
+        if self.terminal:
+            raise OutputError("a picture is no text for a terminal: --output FILE writes it")
         try:
-            (self.draft or self.file).write_text(text, encoding="utf-8")
+            sys.stdout.buffer.write(content)
+            sys.stdout.buffer.flush()
+        except OSError as error:
+            _abandon_stdout(error)
+
+    def _to_file(self, write: Callable[[Path], object]) -> None:
+        assert self.file is not None  # the callers wrote to stdout otherwise
+        try:
+            write(self.draft or self.file)
             if self.draft is not None:
                 self.draft.replace(self.file)
                 self.draft = None
@@ -127,6 +147,8 @@ def _check(file: Path, said: str, force: bool) -> int | None:
 
 def _draft_beside(file: Path, said: str, mode: int | None) -> Path:
     """An empty temporary file in the same folder, so that the final rename cannot cross file systems."""
+    import tempfile  # only where a file is written: it loads hashes and random numbers
+
     try:
         handle, name = tempfile.mkstemp(prefix=f".{file.name}.", suffix=".part", dir=file.parent)
         os.close(handle)
@@ -149,13 +171,16 @@ def _to_stdout(text: str) -> None:
         for start in range(0, len(text), PIECE):
             sys.stdout.write(text[start : start + PIECE])
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has seen enough (`| head`). What is still buffered must not complain at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(BROKEN_PIPE) from None
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise OutputError(f"stdout: {error.strerror or error}") from None
+        _abandon_stdout(error)
+
+
+def _abandon_stdout(error: OSError) -> NoReturn:
+    """End the run where stdout takes no more; what is still buffered must not complain at exit either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):  # the reader has seen enough (`| head`)
+        raise typer.Exit(BROKEN_PIPE) from None
+    raise OutputError(f"stdout: {error.strerror or error}") from None
 
 
 def note(message: str) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from specdec_cli.cli import options as opt
-from specdec_cli.cli.output import chosen_format, destination
+from specdec_cli.cli.output import chosen_format, destination, note_warnings
+from specdec_cli.cli.pictures import TEXT, command_line, draw, drawn_format, text_chart
 from specdec_cli.cli.question import ask, deliver
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -15,6 +16,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 
 @app.command()
 def sweep(
+    context_: typer.Context,
     hardware: opt.Hardware = None,
     tp: opt.Tp = None,
     gpus: opt.Gpus = None,
@@ -38,6 +40,12 @@ def sweep(
     frontier_only: Annotated[
         bool, typer.Option("--frontier-only", help="List only the points on the Pareto frontier.")
     ] = False,
+    plot: Annotated[
+        bool,
+        typer.Option(
+            "--plot", help="Draw the frontier below the table; with -o FILE.html, .svg, .png or .pdf as a picture."
+        ),
+    ] = False,
     format: opt.Format = None,
     output: opt.Output = None,
     force: opt.Force = False,
@@ -52,13 +60,25 @@ def sweep(
     """
     said = locals()
     style = chosen_format(format, output)
+    picture = drawn_format(format, output) if plot else None
     with destination(output, force) as target:
         from specdec_cli.explore.scenario import resolve
         from specdec_cli.explore.sweep import run_sweep
-        from specdec_cli.report.records import sweep_record
+        from specdec_cli.report.records import sweep_record, warning_records
         from specdec_cli.report.render import render_sweep
 
         asked = opt.options_of(said)
         library = ask(asked, profiles)
-        record = sweep_record(run_sweep(resolve(library, asked)), frontier_only=frontier_only)
-        deliver(record, render_sweep, style, target)
+        found = run_sweep(resolve(library, asked))
+        look = {"log": False, "view": None, "theme": None, "width": None, "command": command_line(context_)}
+        if picture is not None and picture != TEXT:
+            note_warnings(warning_records(found.notes))
+            draw(target, picture, found, None, look)
+            return
+        record = sweep_record(found, frontier_only=frontier_only)
+        chart = f"\n{text_chart(target, found, None, look)}" if picture == TEXT else ""
+
+        def render(record: dict[str, Any], style: str, **seen: Any) -> str:
+            return render_sweep(record, style, **seen) + chart
+
+        deliver(record, render, style, target)

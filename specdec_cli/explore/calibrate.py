@@ -1,8 +1,9 @@
 """Measured steps -> a calibrated step model: the constants that explain them, and how far each row is missed.
 
-    minimise over theta >= 0:  sum ((T(theta) - T_measured) / (NOISE T_measured))^2 + sum ((theta - prior) / spread)^2
+    minimise over theta:  sum ((T(theta) - T_measured) / (NOISE T_measured))^2 + sum ((theta - prior) / spread)^2
 
-theta: the scales of the kernels' memory and compute sides, the engine's step, per-request, entry and per-pass times.
+theta: the logarithms of the scales of the kernels' memory and compute sides; the engine's step, per-request, entry and
+per-pass times, at least 0. Where the target's pass is given as a curve the scales stay 1.
 The prior's spreads stand in units of the plain step, so that one row moves the model and three are hit nearly exactly.
 Where rows stay far off, the model is carried onto straight lines through them.
 """
@@ -31,16 +32,17 @@ from specdec_cli.units import MS, US
 NOISE = 0.01
 """Relative error of a measured step that its user's runs repeat within."""
 SCALE_SPREAD = 0.3
-STEP_SPREAD = 0.2
+STEP_SPREAD = 0.1
 ENTRY_SPREAD = 0.5
-PASS_SPREAD = 0.2
+PASS_SPREAD = 0.1
 REQUEST_SPREAD = 0.2
-"""How far the constants may lie from the profiles': scales relative to 1, times relative to the plain step (for the
+"""How far the constants may lie from the profiles': scales as logarithms, times relative to the plain step (for the
 per-request time: of MANY requests, or of the largest batch measured where that is more)."""
 MANY = 32.0
 """At a small batch a request's time and the step's cannot be told apart, and at a large one the request's would be
 multiplied: a time that is not known to grow with the batch is taken to stay."""
 SMALLEST_SCALE = 0.05
+STILL = 1e-6  # spread of what is not fitted
 LINE_FROM = 0.10
 """A residual from which the fitted form is not what was measured, and straight lines through the steps are better."""
 ROUNDS = 12
@@ -200,17 +202,19 @@ def fit_constants(step: StepModel, rows: Sequence[Row], curve: VerifyCurve | Non
     plain = _plain_step_s(step, rows)
     largest = max(MANY, *(row.batch for row in rows))
     start = _vector(prior, by_fraction)
+    scale_spread = SCALE_SPREAD if curve is None else STILL
     spread = np.array(
         [
-            SCALE_SPREAD,
-            SCALE_SPREAD,
+            scale_spread,
+            scale_spread,
             STEP_SPREAD * plain / MS,
             REQUEST_SPREAD * plain / largest / US,
             ENTRY_SPREAD * plain / MS,
             PASS_SPREAD if by_fraction else PASS_SPREAD * plain / MS,
         ]
     )
-    least = np.array([SMALLEST_SCALE, SMALLEST_SCALE, 0.0, 0.0, 0.0, 0.0])
+    smallest = float(np.log(SMALLEST_SCALE))
+    least = np.array([smallest, smallest, 0.0, 0.0, 0.0, 0.0])
     measured = np.array([row.step_s for row in rows])
 
     def missed(theta: Floats) -> Floats:
@@ -238,15 +242,15 @@ def fit_constants(step: StepModel, rows: Sequence[Row], curve: VerifyCurve | Non
 
 def _vector(constants: Constants, by_fraction: bool) -> Floats:
     each = constants.draft_pass_target_fraction if by_fraction else constants.draft_pass_ms
-    scales = (constants.memory_scale, constants.compute_scale)
+    scales = np.log([constants.memory_scale, constants.compute_scale])
     return np.array([*scales, constants.step_ms, constants.per_request_us, constants.speculation_ms, each])
 
 
 def _constants(theta: Floats, prior: Constants, by_fraction: bool) -> Constants:
     memory, compute, step, request, entry, each = (float(value) for value in theta)
     return Constants(
-        memory_scale=memory,
-        compute_scale=compute,
+        memory_scale=float(np.exp(memory)),
+        compute_scale=float(np.exp(compute)),
         step_ms=step,
         per_request_us=request,
         speculation_ms=entry,

@@ -11,6 +11,7 @@ from specdec_cli.explore.calibrate import Fit, Row, predict_s
 from specdec_cli.explore.scenario import Scenario
 from specdec_cli.physics.operations import RecurrentState, SmallKernels
 from specdec_cli.physics.step import pass_lower_bound_s
+from specdec_cli.profiles.calibration import Constants
 from specdec_cli.profiles.measured_run import Finding
 from specdec_cli.units import MS, US
 
@@ -131,6 +132,10 @@ def _drafting(scenario: Scenario, fit: Fit, split: Split) -> Iterator[Finding]:
     if not drafting:
         return
     plain = split.step_s
+    lengths = {row.draft_length for row in drafting}
+    if len(lengths) == 1:
+        yield from _together(scenario, fit, plain, lengths.pop())
+        return
     entry, usual = fit.fitted.speculation_ms * MS, fit.prior.speculation_ms * MS
     hybrid = any(isinstance(op, RecurrentState) for op in scenario.step.target)
     if entry > FEE_SHARE * plain and entry > 2 * usual:
@@ -156,12 +161,31 @@ def _drafting(scenario: Scenario, fit: Fit, split: Split) -> Iterator[Finding]:
         )
 
 
+def _together(scenario: Scenario, fit: Fit, plain: float, length: int) -> Iterator[Finding]:
+    """Entry fee and passes at the only draft length measured."""
+    plan = scenario.step.plan
+    passes = float(plan.passes(np.asarray(float(length)))) if plan is not None else 0.0
+    more = fit.fitted.speculation_ms * MS + passes * _pass_s(fit.fitted, plain)
+    usual = fit.prior.speculation_ms * MS + passes * _pass_s(fit.prior, plain)
+    if more > FEE_SHARE * plain and more > 2 * usual:
+        yield Finding(
+            "speculation_dear",
+            f"at D = {length} speculation costs {_ms(more)} beyond the kernels ({more / plain:.0%} of a plain step; the "
+            f"profiles say {_ms(usual)}): passes outside CUDA graphs, a draft on too many GPUs, states replayed after a "
+            "rejection? A second draft length tells a fee from a cost of each pass",
+        )
+
+
+def _pass_s(constants: Constants, plain: float) -> float:
+    """One draft pass beyond its kernels, s."""
+    return constants.draft_pass_ms * MS + constants.draft_pass_target_fraction * plain
+
+
 def _passes(scenario: Scenario, fit: Fit, plain: float) -> Iterator[Finding]:
     plan = scenario.step.plan
     if plan is None or not plan.sequential:
         return
-    each = (fit.fitted.draft_pass_ms + fit.fitted.draft_pass_target_fraction * plain / MS) * MS
-    usual = (fit.prior.draft_pass_ms + fit.prior.draft_pass_target_fraction * plain / MS) * MS
+    each, usual = _pass_s(fit.fitted, plain), _pass_s(fit.prior, plain)
     if each > PASS_SHARE * plain and each > 2 * usual:
         said = (
             f"each draft pass costs {_ms(each)} beyond its kernels ({each / plain:.0%} of a plain step, the profiles "

@@ -34,7 +34,13 @@ class Measured:
 
 def off_files(files: Sequence[RunFile]) -> list[RunFile]:
     """Files of the arm without speculation. Raises ProfileError where one holds drafts."""
-    return [replace(file, runs=tuple(as_off(run) for run in file.runs)) for file in files]
+    return [replace(file, runs=tuple(_off(run) for run in file.runs)) for file in files]
+
+
+def _off(run: MeasuredRun) -> MeasuredRun:
+    """That speculation was off is said now: a word that the file does not say so has had its answer."""
+    answered = tuple(finding for finding in run.findings if finding.code != "speculation_not_stated")
+    return replace(as_off(run) if run.measures == "step" else run, findings=answered)
 
 
 def measured(files: Sequence[RunFile], options: CheckOptions, *, batch: float | None, context: float) -> Measured:

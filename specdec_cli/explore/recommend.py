@@ -115,11 +115,10 @@ def run_recommend(library: Library, options: Options, limits: Limits) -> Recomme
     else:
         choice, plateau, alternatives, guidelines = None, (), (), ()
         scenario = _schedule_scenario(question)
+    grid = next(grid for grid in sweep.grids if grid.scenario is scenario)
     swept = _swept_batches(scenario, limits.batch, question)
     pays = [
-        b
-        for b, (length, _) in best_by_batch(evaluate(scenario), limits.tie, limits.min_gain, asked).items()
-        if length and b in swept
+        b for b, (length, _) in best_by_batch(grid, limits.tie, limits.min_gain, asked).items() if length and b in swept
     ]
     return Recommendation(
         sweep=sweep,

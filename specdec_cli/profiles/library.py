@@ -15,9 +15,10 @@ from typing import Any, NamedTuple, get_args
 
 from specdec_cli.errors import ProfileError
 from specdec_cli.profiles.find import Finder, same, some
+from specdec_cli.profiles.kinds import KIND_FOLDERS
 from specdec_cli.profiles.load import IMPORTED, Loaded, check_file, load_file, sources_for
 from specdec_cli.profiles.schema import AcceptanceProfile, Drafter, Mechanism
-from specdec_cli.profiles.search import holds_config, shipped_profiles_dir
+from specdec_cli.profiles.search import SHIPPED, holds_config, shipped_profiles_dir
 
 __all__ = ["IMPORTED", "Library", "Loaded", "check_file", "load_file", "shipped_profiles_dir", "sources_for"]
 
@@ -120,9 +121,20 @@ class Library(Finder):
         return list(self._measured[name, drafter])
 
     def _mentioning_pair(self, name: str, drafter: str) -> list[str]:
-        """Acceptance files that hold both names anywhere: the only ones that can be about the pair."""
+        """Acceptance files that hold both names anywhere: the only ones that can be about the pair.
+
+        Those that lie in a shipped folder lie in that of their target (a test holds them to it): the folders of other
+        targets are not even read.
+        """
         index = self._index("acceptance")
-        return [stem for stem, (_, paths) in index.items() if self._texts.mention(paths[0], name, drafter)]
+        shipped = {rank for rank, root in enumerate(self._roots) if root.origin == SHIPPED}
+        folders = (name, KIND_FOLDERS["acceptance"])
+        near = [
+            (stem, paths[0])
+            for stem, (rank, paths) in index.items()
+            if rank not in shipped or paths[0].parent.name in folders
+        ]
+        return self._texts.mentioning(near, name, drafter)
 
     def default_acceptance(self, target: str, drafter: str) -> Loaded[AcceptanceProfile] | None:
         """The pair's acceptance: the one marked `default` in the nearest folder, else the only one.

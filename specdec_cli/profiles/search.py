@@ -14,6 +14,8 @@ from specdec_cli.profiles.kinds import KIND_FOLDERS
 ENDINGS = (".yaml", ".yml")
 CONFIG_NAME = "config.json"
 ENVIRONMENT = "SPECDEC_PROFILES"
+SHIPPED = "shipped"
+"""Origin of what came with specdec."""
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _KIND_LINE = re.compile(rb"^(?:\xef\xbb\xbf)?[\"']?kind[\"']?\s*:\s*[\"']?(\w+)", re.MULTILINE)
@@ -52,7 +54,7 @@ def roots(user_dirs: Iterable[str | Path] = ()) -> list[Root]:
     own = Path(config) / "specdec" / "profiles"
     if _is_dir(own):
         found.append(Root(own, f"user config ({own})"))
-    found.append(Root(shipped_profiles_dir(), "shipped"))
+    found.append(Root(shipped_profiles_dir(), SHIPPED))
     return found
 
 
@@ -155,13 +157,28 @@ class Texts:
 
     def folded(self, path: Path) -> bytes:
         """The file's bytes in lower case; empty where it cannot be read (loading it says why)."""
-        if path not in self._held:
+        found = self._held.get(path)
+        if found is None:
             try:
-                self._held[path] = path.read_bytes().lower()
+                found = path.read_bytes().lower()
             except OSError:
-                self._held[path] = b""
-        return self._held[path]
+                found = b""
+            self._held[path] = found
+        return found
 
     def mention(self, path: Path, *words: str) -> bool:
         """Whether the file holds each word somewhere, case ignored."""
-        return all(word.lower().encode() in self.folded(path) for word in words)
+        return bool(self.mentioning([("", path)], *words))
+
+    def mentioning(self, files: Iterable[tuple[str, Path]], *words: str) -> list[str]:
+        """The names of those files that hold each word somewhere, case ignored."""
+        folded = [word.lower().encode() for word in words]
+        found = []
+        for name, path in files:
+            text = self.folded(path)
+            for word in folded:
+                if word not in text:
+                    break
+            else:
+                found.append(name)
+        return found

@@ -200,20 +200,22 @@ def _parts(grid: Grid) -> dict[str, Floats]:
     """The step in four parts that add up to it, s, each (batches, draft lengths).
 
     Kernels of a plain target pass; what W instead of 1 token a request adds to them; kernels of drafting; the engine's
-    host time of the step, of entering speculation and of its draft passes.
+    host time of the step, of entering speculation and of its draft passes. Where measured steps correct the computed
+    ones, a host time counts up to what the pass that it belongs to took.
     """
     step, times = grid.scenario.step, grid.times
     lengths = grid.draft_lengths[None, :].astype(np.float64)
     widths = grid.verify_width[None, :].astype(np.float64)
-    host = np.asarray(step.host_s(grid.batches))
-    fee = step.entry_fee_s(lengths, widths)
+    adds = times.verify_s - times.target_s
+    host = np.minimum(step.host_s(grid.batches), times.target_s)
+    fee = np.minimum(step.entry_fee_s(lengths, widths), adds)
     draft_host = np.where(lengths > 0, step.draft_host_s(lengths, widths, times.target_s), 0.0)
-    shape = times.verify_s.shape
+    draft_host = np.minimum(draft_host, times.draft_s)
     return {
-        "target_kernels_ms": np.broadcast_to(times.target_s - host, shape),
-        "verify_adds_ms": np.broadcast_to(times.verify_s - times.target_s - fee, shape),
-        "draft_kernels_ms": np.broadcast_to(times.draft_s - draft_host, shape),
-        "overheads_ms": np.broadcast_to(host + fee + draft_host, shape),
+        "target_kernels_ms": times.target_s - host,
+        "verify_adds_ms": adds - fee,
+        "draft_kernels_ms": times.draft_s - draft_host,
+        "overheads_ms": host + fee + draft_host,
     }
 
 
@@ -225,7 +227,7 @@ def _ridge(grid: Grid, rows: Sequence[int], columns: Sequence[int]) -> dict[tupl
     def crosses(here: tuple[int, int], there: tuple[int, int]) -> bool:
         return bool(grid.usable[here] and grid.usable[there] and gains[here] != gains[there])
 
-    found = {}
+    found: dict[tuple[int, int], tuple[bool, bool]] = {}
     for i, row in enumerate(rows):
         for j, column in enumerate(drafting):
             right = i + 1 < len(rows) and crosses((row, column), (rows[i + 1], column))
@@ -263,7 +265,7 @@ def _refused(sweep: Sweep, lines: Sequence[Series], cells: Sequence[tuple[list[i
 def _acceptance(sweep: Sweep, lines: Sequence[Series]) -> list[Record]:
     """A row for each draft length of each line; `joins`: the last known point, from which an extrapolation starts."""
     names = {int(sweep.points.scenario[line.points[0]]): line.name for line in lines if line.speculates}
-    found = []
+    found: list[Record] = []
     for index, grid in enumerate(sweep.grids):
         if index not in names:
             continue

@@ -1,4 +1,4 @@
-"""The interactive charts of a page: what page.js reads, and the controls around them; and the page of `specdec plot`."""
+"""Interactive charts: what page.js reads, and the controls around them; the page of `specdec plot`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ ABOUT = {
     "frontier": "Up and to the right is better: more tokens a second for each GPU, and for each user. A line joins the "
     "points that no other of its drafter beats; the number at a point is its draft length D, the faint points are the "
     "rest of the sweep.",
-    "speedup": "Tokens a second over plain decoding at the same batch. Blue is faster, orange slower; the heavy line is "
-    "where speculation stops paying, a cross cannot be run.",
+    "speedup": "Tokens a second over plain decoding at the same batch. Blue is faster, orange slower; the heavy line "
+    "is where speculation stops paying, a cross cannot be run.",
     "step": "Where the time of one step goes, by draft length, at one batch. The diamonds are what counts: "
     "milliseconds a token, step / AL; the lowest is the best D.",
     "acceptance": "AL is the tokens that one target pass yields, bonus token included. The dotted part is extrapolated "
@@ -141,7 +141,9 @@ def payload(data: ChartData, view: str) -> Record:
     """
     still = Drawing(width="container", legend=False, title=False)
     specs = {key: chart_spec(data, key, still) for key in _views(data)}
-    specs["frontier_log"] = chart_spec(data, "frontier", Drawing(width="container", legend=False, title=False, log=True))
+    specs["frontier_log"] = chart_spec(
+        data, "frontier", Drawing(width="container", legend=False, title=False, log=True)
+    )
     for spec in specs.values():
         spec.pop("config", None)  # the theme is page.js's to set
         spec["autosize"] = {"type": "fit-x", "contains": "padding"}

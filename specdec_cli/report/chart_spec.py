@@ -17,6 +17,8 @@ from specdec_cli.report.chart_data import STEP_PARTS, ChartData
 from specdec_cli.report.palette import EVEN, FASTER, LIGHT, PARTS, SLOWER, Theme, strokes, theme_config
 
 Record = dict[str, Any]
+Chart = Any
+"""Altair types the methods of its charts as unions of every kind of chart, which no code can narrow."""
 
 VIEWS = {
     "frontier": "Frontier",
@@ -63,7 +65,7 @@ class Drawing:
 
 def chart_spec(data: ChartData, view: str, drawing: Drawing, theme: Theme = LIGHT) -> Record:
     """One chart as a Vega-Lite specification without its data. view: a key of VIEWS."""
-    charts: dict[str, Callable[[ChartData, Drawing], alt.LayerChart]] = {
+    charts: dict[str, Callable[[ChartData, Drawing], Chart]] = {
         "frontier": _frontier,
         "speedup": _speedup,
         "step": _step,
@@ -116,7 +118,7 @@ def _params(data: ChartData, theme: Theme) -> list[alt.Parameter]:
     return [alt.param(name=name, value=value) for name, value in values.items()]
 
 
-def _points() -> alt.Chart:
+def _points() -> Chart:
     return alt.Chart(alt.NamedData("points"))
 
 
@@ -155,7 +157,7 @@ def _dash(data: ChartData, legend: bool) -> alt.StrokeDash:
 # ------------------------------------------------------------------------------------------------ frontier
 
 
-def _frontier(data: ChartData, drawing: Drawing) -> alt.LayerChart:
+def _frontier(data: ChartData, drawing: Drawing) -> Chart:
     x, y = (_axis(data, key, title, drawing.log) for key, title in AXES)
     shown = _points().transform_filter(SHOWN).encode(x=x, y=y)
     lines = shown.transform_filter("datum.on_line")
@@ -193,7 +195,7 @@ def _axis(data: ChartData, key: str, title: str, log: bool) -> Any:
     return channel(key, type="quantitative", scale=scale, axis=axis)
 
 
-def _chosen(shown: alt.Chart) -> list[alt.Chart]:
+def _chosen(shown: Chart) -> list[Chart]:
     chosen = shown.transform_filter("datum.chosen").transform_calculate(
         said="'batch ' + datum.batch + ', ' + (datum.draft_length ? 'D = ' + datum.draft_length : 'off')"
     )
@@ -209,7 +211,7 @@ def _chosen(shown: alt.Chart) -> list[alt.Chart]:
     return [spot, ring.encode(tooltip=_tips()), halo.encode(text=said), text.encode(text=said)]
 
 
-def _focus(shown: alt.Chart) -> alt.Chart:
+def _focus(shown: Chart) -> Chart:
     """The ring around the point that the keyboard is on."""
     ring = shown.transform_filter("datum.id == focus")
     return ring.mark_point(size=260, strokeWidth=3, filled=False, shape="square", color=alt.expr("ink"))
@@ -218,7 +220,7 @@ def _focus(shown: alt.Chart) -> alt.Chart:
 # ------------------------------------------------------------------------------------------------ heat map
 
 
-def _speedup(data: ChartData, drawing: Drawing) -> alt.LayerChart:
+def _speedup(data: ChartData, drawing: Drawing) -> Chart:
     x = alt.X("batch", type="ordinal", axis=alt.Axis(title="batch B", labelAngle=0, labelOverlap=True, grid=False))
     y = alt.Y("draft_length", type="ordinal", sort="descending", axis=alt.Axis(title="draft length D", grid=False))
     cells = _points().transform_filter("datum.on_grid && datum.draft_length > 0 && datum.series == series")
@@ -255,18 +257,19 @@ def _speedup(data: ChartData, drawing: Drawing) -> alt.LayerChart:
             color=alt.condition(dark, alt.value("#ffffff"), alt.value("#1c2330")),
         )
         layers.append(text)
-    right = cells.transform_filter("datum.ridge_right").mark_rule(strokeWidth=3, color=alt.expr("ink"))
-    up = cells.transform_filter("datum.ridge_up").mark_rule(strokeWidth=3, color=alt.expr("ink"))
-    layers += [
-        right.encode(x=_band("x", "batch", 1), y=_band("y", "draft_length", 0), y2=_band("y2", "draft_length", 1)),
-        up.encode(x=_band("x", "batch", 0), x2=_band("x2", "batch", 1), y=_band("y", "draft_length", 0)),
-        cells.transform_filter("datum.chosen")
-        .mark_rect(filled=False, strokeWidth=3, color=alt.expr("ink"))
-        .encode(x=x, y=y),
-        cells.transform_filter("datum.id == focus")
-        .mark_point(size=500, strokeWidth=3, filled=False, shape="square", color=alt.expr("ink"))
-        .encode(x=x, y=y),
-    ]
+    for ink, width in ((EVEN, 6.0), (LIGHT.ink, 2.5)):  # a light edge around the dark line: cells are of any colour
+        right = cells.transform_filter("datum.ridge_right").mark_rule(strokeWidth=width, color=ink, strokeCap="square")
+        up = cells.transform_filter("datum.ridge_up").mark_rule(strokeWidth=width, color=ink, strokeCap="square")
+        box = cells.transform_filter("datum.chosen").mark_rect(filled=False, strokeWidth=width, stroke=ink)
+        layers += [
+            right.encode(x=_band("x", "batch", 1), y=_band("y", "draft_length", 0), y2=_band("y2", "draft_length", 1)),
+            up.encode(x=_band("x", "batch", 0), x2=_band("x2", "batch", 1), y=_band("y", "draft_length", 0)),
+            box.encode(x=x, y=y),
+        ]
+    focus = cells.transform_filter("datum.id == focus")
+    layers.append(
+        focus.mark_point(size=500, strokeWidth=3, filled=False, shape="square", color=LIGHT.ink).encode(x=x, y=y)
+    )
     return alt.layer(*layers)
 
 
@@ -282,7 +285,7 @@ def _band(channel: str, field: str, position: float) -> Any:
 # ------------------------------------------------------------------------------------------------ step time
 
 
-def _step(data: ChartData, drawing: Drawing) -> alt.LayerChart:
+def _step(data: ChartData, drawing: Drawing) -> Chart:
     ours = "(datum.series == series || (datum.draft_length == 0 && datum.layout == layout))"
     here = _points().transform_filter(f"datum.on_grid && datum.batch == batch && {ours}")
     names = list(STEP_PARTS.values())
@@ -318,7 +321,7 @@ def _step(data: ChartData, drawing: Drawing) -> alt.LayerChart:
 # ------------------------------------------------------------------------------------------------ acceptance
 
 
-def _acceptance(data: ChartData, drawing: Drawing) -> alt.LayerChart:
+def _acceptance(data: ChartData, drawing: Drawing) -> Chart:
     rows = alt.Chart(alt.NamedData("acceptance")).transform_filter(SHOWN)
     lengths = [row["draft_length"] for row in data.acceptance] or [1]
     x = alt.X(
@@ -366,4 +369,3 @@ def _acceptance(data: ChartData, drawing: Drawing) -> alt.LayerChart:
         .encode(x=x, y=y),
     ]
     return alt.layer(*layers).resolve_scale(shape="independent")
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,7 +11,7 @@ from specdec_cli.explore.sweep import Grid, Sweep
 from specdec_cli.report.page import plain
 from specdec_cli.report.paint import Paint
 from specdec_cli.report.series import series_of
-from specdec_cli.report.ticks import evenly, short
+from specdec_cli.report.ticks import evenly
 
 MOST_STRIPS = 6
 MOST_ROWS = 16
@@ -59,7 +60,7 @@ def _strip(sweep: Sweep, grid: Grid, choice: int | None, width: int, paint: Pain
     shown_batches = evenly(range(len(batches)), (width - HEAD) // (CELL + 1), keep=column)
     shown_lengths = evenly(drafting, MOST_ROWS, keep=row)
     speedup = np.where(grid.usable, grid.speedup, np.nan)
-    lines = [" " * HEAD + "".join(f"{short(batches[at]):>{CELL}} " for at in shown_batches)]
+    lines = [" " * HEAD + "".join(f"{batches[at]:>{CELL}} " for at in shown_batches)]
     fastest = _best(speedup, drafting)
     for length_at in shown_lengths:
         values = [float(speedup[batch_at, length_at]) for batch_at in shown_batches]
@@ -97,7 +98,8 @@ def _row(values: Sequence[float], best: Sequence[bool], marked: Sequence[bool], 
             continue
         crosses = (value >= 1.0) != above
         above = value >= 1.0
-        text = f"{value:.2f}{'*' if top else ''}"
+        shown = math.floor(value * 100) / 100 if value < 1.0 else value  # a loss is not rounded away
+        text = f"{shown:.2f}{'*' if top else ''}"
         text = f"[{text}]" if chosen else text + ("" if top else " ")
         background, foreground = _ground(value)
         out.append((edge if crosses else " ") + paint.shade(text.rjust(CELL), background, foreground))

@@ -31,7 +31,9 @@ def table(grid: Grid, *, caption: str = "", chosen: frozenset[int] = frozenset()
         body = "".join(f"<td{c}>{text(cell)}</td>" for cell, c in zip(cells, numeric, strict=True))
         rows.append(f'<tr class="chosen">{body}</tr>' if at in chosen else f"<tr>{body}</tr>")
     title = f'<caption class="visually-hidden">{text(caption)}</caption>' if caption else ""
-    return f'<div class="scroll"><table>{title}<thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    return (
+        f'<div class="scroll"><table>{title}<thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    )
 
 
 def bullets(lines: Sequence[str]) -> str:

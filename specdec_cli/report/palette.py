@@ -74,5 +74,11 @@ def theme_config(theme: Theme, font: str = FONT) -> dict[str, Any]:
             "titleFontWeight": 600,
             "titlePadding": 8,
         },
-        "legend": {"labelColor": theme.ink, "titleColor": theme.ink, "labelFontSize": 12, "symbolSize": 90, "columns": 4},
+        "legend": {
+            "labelColor": theme.ink,
+            "titleColor": theme.ink,
+            "labelFontSize": 12,
+            "symbolSize": 90,
+            "columns": 4,
+        },
     }

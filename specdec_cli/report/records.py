@@ -40,7 +40,7 @@ def sweep_record(sweep: Sweep, *, frontier_only: bool = False) -> Record:
             "points": point_records(sweep, kept),
             "frontier": [place[int(i)] for i in sweep.frontier],
             "baseline_frontier": [place[int(i)] for i in sweep.baseline_frontier if int(i) in place],
-            "infeasible": [_infeasible(entry) for entry in sweep.infeasible],
+            "infeasible": infeasible_records(sweep),
             "warnings": warning_records(sweep.notes),
             "points_left_out": len(sweep.points) - len(kept),
             "uplift": [_uplift(row) for row in sweep.uplift()],
@@ -131,6 +131,11 @@ def _without_infinities(value: Any, place: str, lost: list[str]) -> Any:
         lost.append(place)
         return None
     return value
+
+
+def infeasible_records(sweep: Sweep) -> list[Record]:
+    """Every point that cannot be, with its reason."""
+    return [_infeasible(entry) for entry in sweep.infeasible]
 
 
 def _infeasible(entry: Infeasible) -> Record:

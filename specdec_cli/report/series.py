@@ -69,7 +69,7 @@ def layout_name(scenario: Scenario) -> str:
 
 
 def _names(scenarios: list[Scenario], layouts: list[str]) -> list[str]:
-    """A mechanism's name where that tells the drafters apart, else the drafter's; the layout where there are several."""
+    """A mechanism's name where that tells drafters apart, else the drafter's; and the layout if there are several."""
     short = [MECHANISMS.get(s.drafter.mechanism, s.drafter.mechanism) if s.drafter else OFF for s in scenarios]
     drafters = dict.fromkeys((s.drafter_name, name) for s, name in zip(scenarios, short, strict=True))
     counts = Counter(name for _, name in drafters)

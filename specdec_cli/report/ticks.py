@@ -34,9 +34,9 @@ def log_ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def short(value: float) -> str:
-    """A tick: 0.5, 120, 12k, 2M."""
+    """A tick: 0.5, 120, 1.5k, 2M."""
     for size, letter in ((1e6, "M"), (1e3, "k")):
-        if abs(value) >= 10 * size or (abs(value) >= size and value % size == 0):
+        if abs(value) >= size:
             return f"{value / size:g}{letter}"
     return f"{value:g}"
 

@@ -219,7 +219,7 @@ def _unfit(model: str, row: dict[str, str], date: str, tp: int) -> str:
     """Why a row is not compared: rules on what it says, none on how well it is predicted."""
     system, engine, version = row["system"], row["backend"], row["backend_version"]
     if system == "gb200" and tp >= 12:
-        return "prefill and decode on separate GPUs"
+        return DISAGGREGATED
     if model.startswith("DeepSeek") and engine == "trtllm" and date in _MTP_DATES:
         return "speculates: half the TPOT of the same configuration days before and after, converging with the batch"
     if model.startswith("Qwen3.5") and row["precision"] == "fp8" and version == "0.5.9" and tp == 4:
@@ -235,16 +235,19 @@ def _unfit(model: str, row: dict[str, str], date: str, tp: int) -> str:
     return ""
 
 
+DISAGGREGATED = "prefill and decode on separate GPUs"  # another machine than one replica: cannot be priced
+
 # Runs of TensorRT-LLM's DeepSeek configurations with MTP, filed without it.
 _MTP_DATES = ("2026-01-14", "2026-02-05", "2026-02-06")
 
 
-def compared(runs: Sequence[Run]) -> list[Run]:
-    """The runs that are compared, each measurement once."""
+def compared(runs: Sequence[Run], *, marked: bool = False) -> list[Run]:
+    """The runs that are compared, each measurement once; `marked`: those that something speaks against, too."""
     seen: set[tuple[str, float, str]] = set()
     found = []
     for run in runs:
-        if not run.unfit and _measurement(run) not in seen:
+        wanted = not run.unfit or (marked and run.unfit != DISAGGREGATED)
+        if wanted and _measurement(run) not in seen:
             seen.add(_measurement(run))
             found.append(run)
     return found

@@ -31,9 +31,9 @@ TARGET_LAYERS, DRAFT_LAYERS = 16, 2
 CONTEXT = 2048
 SPECIAL = 3 + 256
 """Tokens that no text holds: unknown, begin, end, and the 256 bytes."""
-EDGE = 0.25
+EDGE = 0.15
 """The largest edge of A over B, a share of the match."""
-FIRST_LAYER, DECAY = 0.9, 0.62
+FIRST_LAYER, DECAY = 0.9, 0.75
 """What a layer adds, relative to the embedding, and how that falls from layer to layer."""
 SHARP = 2.0
 """Standard deviation of attention scores: sharp enough that single tokens of the context count."""

@@ -183,7 +183,8 @@
   let width = 0;
   new ResizeObserver(([entry]) => {
     const now = Math.round(entry.contentRect.width);
-    if (width && now !== width && (now < 560) !== (width < 560)) draw();
+    if (now < 100) return; // hidden, or being printed
+    if (width && (now < 560) !== (width < 560)) draw();
     width = now;
   }).observe(find("chart"));
 
