@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -51,12 +52,12 @@ def test_ridge_is_where_neighbours_lie_on_both_sides_of_one(tmp_path: Path) -> N
 
 
 def test_thinning_leaves_the_frontiers_whole_and_says_so(tmp_path: Path) -> None:
-    found = toy_answer(tmp_path, 33, batches="1..3000", draft_lengths="0..16", acceptance_rate=0.6)
+    found = toy_answer(tmp_path, 33, batches="1..3000", draft_lengths="0..16", acceptance_rate=0.6, context=16)
     sweep = found.sweep
-    assert len(sweep.points) > 20_000
+    assert len(sweep.points) > 50_000
     data = chart_data(sweep, found.choice)
     drawn = {(row["batch"], row["draft_length"]): row for row in data.points}
-    assert len(data.points) < 9000
+    assert len(data.points) < 12_000
     for line in data.series:
         for index in line.frontier:
             key = int(sweep.points.batch[index]), int(sweep.points.draft_length[index])
@@ -65,6 +66,8 @@ def test_thinning_leaves_the_frontiers_whole_and_says_so(tmp_path: Path) -> None
         f"{len(data.points):,} of {len(sweep.points):,} points are drawn: every point of the frontiers, and an even "
         "selection of the others"
     )
+    page = json.dumps(columns_of(data.points), separators=(",", ":"))
+    assert len(page) < 1.9e6  # beside 0.9 MB of JavaScript, in a file of at most 3 MB
     assert data.chosen is not None
     assert data.chosen["batch"] == 33
     assert {row["batch"] for row in data.points if row["on_grid"]} >= {1, 33}
@@ -122,6 +125,6 @@ def test_columns_come_back_as_the_rows(tmp_path: Path) -> None:
         assert row.keys() == other.keys()
         for key, value in row.items():
             if isinstance(value, float):
-                assert other[key] == pytest.approx(value, rel=1e-5)
+                assert other[key] == pytest.approx(value, rel=5e-5)
             else:
                 assert other[key] == value

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from builders import Data, as_record, put, toy_engine, toy_gemm, toy_hardware, toy_kernels
@@ -103,7 +103,7 @@ def test_shared_experts_on_a_second_stream_hide_their_launches_alone() -> None:
     # 4 us and 40.06 us of work (test_roofline's sizes at one token), 5 us of launch
     assert us(shared, hardware=hardware) == pytest.approx(10 * 49.06)
     assert us(shared, hardware=hardware, engine=beside) == pytest.approx(10 * 44.06)
-    other = replace(shared, independent=False)
+    other = msgspec.structs.replace(shared, independent=False)
     assert us(other, hardware=hardware, engine=beside) == pytest.approx(10 * 49.06)
 
 
@@ -188,7 +188,7 @@ def test_experts_see_all_tokens_of_the_replica() -> None:
     # 4 tokens (see test_roofline): 188.8625 us; as one request of width 4 or four requests, on one rank or two
     for shape in ({"width": 4}, {"requests": 4}, {"requests": 2, "width": 2}):
         assert us(EXPERTS, **shape) == pytest.approx(188.8625)
-    assert us(replace(EXPERTS, ranks=2), requests=4, ranks=2) == pytest.approx(188.8625)
+    assert us(msgspec.structs.replace(EXPERTS, ranks=2), requests=4, ranks=2) == pytest.approx(188.8625)
     # a rank's own experts (a draft's) serve its own two requests: as 2 tokens
     assert us(EXPERTS, requests=4, ranks=2) == pytest.approx(us(EXPERTS, requests=2))
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from builders import put, toy_engine, toy_hardware, toy_kernels, toy_overheads, write_yaml
 from cli_runs import Answer, Runner, write_toys
@@ -295,8 +296,8 @@ def test_headers_say_their_units() -> None:
 def test_what_a_calibration_moves_is_a_part_of_its_own(toys: Path) -> None:
     question = resolve(Library([toys]), Options(hardware="toy-chip", model="toy-model", engine="toy-engine"))
     found = take_apart(question, 4, 2)
-    times = replace(found.grid.times, verify_s=found.grid.times.verify_s * 0.9)
-    record = explain_record(replace(found, grid=replace(found.grid, times=times)), inputs={})
+    times = msgspec.structs.replace(found.grid.times, verify_s=found.grid.times.verify_s * 0.9)
+    record = explain_record(replace(found, grid=msgspec.structs.replace(found.grid, times=times)), inputs={})
     verify = record["passes"][1]
     assert verify["time_ms"] == record["point"]["verify_ms"]
     moved = {part["name"]: part["time_ms"] for part in verify["overheads"]}["calibration"]

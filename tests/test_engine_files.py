@@ -2,7 +2,8 @@
 
 All files under data/engine_files tell of one invented run: D = 2, a = (0.7, 0.5), so AL = 2.2; 1000 iterations accept
 1200 of 2000 drafted tokens; at batch 4 a step takes 10 ms (4 x 2.2 / 0.010 = 880 tokens/s) and 8 ms without
-speculation (4 / 0.008 = 500 tokens/s). llama.cpp's: batch 1, 220 tokens in 1 s, 120 of 200 drafted tokens accepted.
+speculation (4 / 0.008 = 500 tokens/s). llama.cpp's: batch 1, 220 tokens in 1 s after the first, which comes with the
+prompt; 120 of 200 drafted tokens accepted.
 """
 
 from __future__ import annotations
@@ -59,8 +60,9 @@ EXPECTED: list[tuple[str, str, int, int, dict[str, Any]]] = [
     ("sglang_2026.log", "sglang-log", 2, 0, {"batch": 2, "acceptance_length": 2.4, "step_s": 2 * 2.4 / 480}),
     ("sglang_2025.log", "sglang-log", 1, 0, {**BATCH_4, "acceptance_length": 2.2, "draft_length": None}),
     # Draft time: 150 ms over 100 rounds. Context: 90 tokens of prompt and half of 220.
-    ("llama_2026.log", "llama-cpp-log", 2, 0, {**ONE, **RATES, "draft_s": 0.0015, "context_tokens": 200}),
-    ("llama_2026.log", "llama-cpp-log", 2, 1, {**OFF_ONE, "context_tokens": 190}),
+    ("llama_2026.log", "llama-cpp-log", 2, 0, {**ONE, **RATES, "draft_s": 0.0015, "context_tokens": 200.5}),
+    ("llama_positions.log", "llama-cpp-log", 1, 0, {**ONE, **RATES, "draft_s": 0.0015, "context_tokens": 200.5}),
+    ("llama_2026.log", "llama-cpp-log", 2, 1, {**OFF_ONE, "context_tokens": 190.5}),
     ("llama_mean_len.log", "llama-cpp-log", 1, 0, ONE),
     ("llama_rate.log", "llama-cpp-log", 1, 0, ONE),
     # A lifetime: 1200 iterations, 1400 accepted.
@@ -68,6 +70,7 @@ EXPECTED: list[tuple[str, str, int, int, dict[str, Any]]] = [
     ("sglang.prom", "prometheus", 1, 0, {**BATCH_4, "acceptance_length": 2.2, "draft_length": None}),
     ("trtllm.prom", "prometheus", 1, 0, {**CHAIN, **COUNTED}),
     ("max.prom", "prometheus", 1, 0, RATES),
+    ("llama_metrics.prom", "prometheus", 1, 0, {**RATES, "iterations": 1000, "accepted_tokens": 1200, "step_s": None}),
     ("vllm_response.jsonl", "vllm-request", 1, 0, {**RATES, **COUNTED, "context_tokens": 650}),
     ("vllm_serve.json", "vllm-bench-serve", 1, 0, {**RATES, **COUNTED, **BATCH_4, "context_tokens": 127.5}),
     ("vllm_serve_lines.jsonl", "vllm-bench-serve", 2, 0, {"draft_length": None, "step_s": 0.008, "batch": 4}),
@@ -97,7 +100,7 @@ EXPECTED: list[tuple[str, str, int, int, dict[str, Any]]] = [
     ("specforge.json", "specforge", 3, 1, OFF_4),
     # D = (2.2 - 1) / 0.6; the step 4.545 ms x 2.2.
     ("trtllm_report.json", "trtllm-bench", 1, 0, {**CHAIN, **COUNTED, **BATCH_4, "context_tokens": 127.5}),
-    ("llama_timings.jsonl", "llama-cpp-timings", 2, 0, {**ONE, "context_tokens": 210, "cached_prompt_share": 0.05}),
+    ("llama_timings.jsonl", "llama-cpp-timings", 2, 0, {**ONE, "context_tokens": 210.5, "cached_prompt_share": 0.05}),
     ("llama_timings.jsonl", "llama-cpp-timings", 2, 1, OFF_ONE),
     ("llama_speculative.txt", "llama-speculative", 1, 0, ONE),
     # pp1024 exceeds the micro-batch of 512: two passes, so no verify pass.

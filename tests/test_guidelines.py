@@ -10,12 +10,12 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from specdec_cli.explore.guideline_mechanisms import (
     POST_VIEW,

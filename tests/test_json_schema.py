@@ -60,6 +60,8 @@ def complaints(value: Any, schema: dict[str, Any], whole: dict[str, Any], place:
                 found += [text for key in value for text in complaints(str(key), rule, whole, f"{place} key")]
             case "items":
                 found += [text for item in value for text in complaints(item, rule, whole, f"{place}[]")]
+            case "maxItems":
+                found += [f"{place}: too many"] * (len(value) > rule)
             case "minItems":
                 found += [f"{place}: too few"] * (len(value) < rule)
             case "minimum" | "exclusiveMinimum":

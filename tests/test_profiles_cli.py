@@ -68,7 +68,7 @@ def test_check_as_json(specdec: Runner, tmp_path: Path) -> None:
     assert data["files"] == [{"file": "toy-chip.yaml", "problems": 2}]
     slip = next(one for one in data["problems"] if one["key"] == "memory_bandwidth_gb_per_s")
     assert slip["line"] is not None
-    assert slip["message"] == "expected 20 to 50000, found 3.35"
+    assert slip["message"] == "expected 10 to 50000, found 3.35"
     assert slip["hint"] == "GB/s: 3.35 TB/s is 3350.0"
 
 

@@ -7,7 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import Data, drop, put, toy_acceptance, toy_drafter, toy_engine, toy_hardware, toy_model, toy_moe_model
+from builders import (
+    Data,
+    drop,
+    put,
+    toy_acceptance,
+    toy_drafter,
+    toy_engine,
+    toy_hardware,
+    toy_model,
+    toy_moe_model,
+    write_yaml,
+)
 from toys import shipped, toy_library, toy_options
 
 from specdec_cli.errors import ProfileError, SpecdecError, UsageError
@@ -79,7 +90,8 @@ def test_draft_lengths_reach_the_largest_measured_or_eight(tmp_path: Path) -> No
     assert only(ask(tmp_path, acceptance_length="1=1.7,6=3.0")).draft_lengths == tuple(range(7))
     assert only(ask(tmp_path, drafter="none")).draft_lengths == (0,)
     assert only(ask(tmp_path, draft_lengths="2,5")).draft_lengths == (2, 5)
-    assert only(ask(tmp_path, drafter="none", draft_lengths="2,5")).draft_lengths == (0,)
+    with pytest.raises(UsageError, match="--draft-lengths 2,5 conflicts with --drafter none"):
+        ask(tmp_path, drafter="none", draft_lengths="2,5")
 
 
 def test_a_mechanism_names_the_targets_drafter(tmp_path: Path) -> None:
@@ -158,13 +170,15 @@ def test_gpus_beyond_tp_are_attention_ranks(tmp_path: Path) -> None:
         ({"tp": "8"}, r"8 GPUs exceed the scale-up domain of toy-chip \(4 GPUs\)"),
         ({"hardware": "toy-chip,"}, "--hardware holds an empty name"),
         ({"drafter": ",eagle3"}, "--drafter holds an empty name"),
-        ({"drafter": "toy-ngram"}, "no measured acceptance is known for toy-ngram on toy-model: give"),
         ({"acceptance_rate": 1.5}, "--acceptance-rate must lie between 0 and 1, got 1.5"),
         ({"acceptance_length": "2=3.5"}, "at D = 2 it lies between 1 and 3; got 3.5"),
         ({"acceptance_length": "0=1"}, "a draft length must be at least 1, got 0"),
         ({"acceptance_length": "1=1.5,1=1.6"}, "names draft length 1 twice"),
         ({"acceptance_length": "1:1.5"}, "cannot read '1:1.5'"),
         ({"acceptance_length": ""}, "cannot read ''"),
+        ({"draft_lengths": "0..10000"}, "no engine drafts 10000 tokens"),
+        ({"acceptance_length": "9999999999=3"}, "no engine drafts 9999999999 tokens"),
+        ({"input_tokens": 1, "output_tokens": 10**7}, "--input-tokens 1 and --output-tokens 10000000 make"),
         ({"batches": "1..3000000", "draft_lengths": "0..3"}, "the sweep: 12,000,000 points"),
     ],
 )
@@ -182,6 +196,7 @@ def test_options_that_make_no_sense_are_usage_errors(tmp_path: Path, options: di
         ({"engine": "toy-engin"}, "unknown engine `toy-engin`.*toy-engine"),
         ({"drafter": "toy-model-eagle"}, "unknown drafter `toy-model-eagle`.*toy-model-eagle3"),
         ({"drafter": "mtp"}, "no mtp drafter is known for toy-model"),
+        ({"drafter": "toy-ngram"}, "no measured acceptance is known for toy-ngram on toy-model: give"),
         ({"acceptance": "toy-model-eagle3-chta"}, "unknown acceptance `toy-model-eagle3-chta`.*toy-model-eagle3-chat"),
         ({"hardware": "./nowhere.yaml"}, "nowhere.yaml"),
         ({"drafter": "llama-3.1-8b-eagle3"}, "`llama-3.1-8b-eagle3` drafts for llama-3.1-8b, not for toy-model"),
@@ -336,3 +351,39 @@ def test_a_key_of_another_engine_changes_its_scenarios_alone(tmp_path: Path) -> 
     other = only(ask(tmp_path, slow, drafter="none", batches="1", engine="slow-engine"))
     added = evaluate(other).times.target_s - evaluate(fast).times.target_s
     assert float(added[0, 0]) == pytest.approx(5e-3)
+
+
+# -------------------------------------------------------------------------------------------- profiles of the user
+
+
+def test_two_files_of_one_name_cannot_be_told_apart(tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        write_yaml(tmp_path / folder / "mine.yaml", toy_hardware("mine"))
+    with pytest.raises(UsageError, match="--hardware: two profiles are named `mine`"):
+        ask(tmp_path, hardware=f"{tmp_path}/one/mine.yaml,{tmp_path}/two/mine.yaml")
+
+
+def test_one_chip_spelled_twice_is_one(tmp_path: Path) -> None:
+    assert len(ask(tmp_path, hardware="toy-chip,TOY-CHIP").scenarios) == 1
+    assert len(ask(tmp_path, drafter="eagle3,toy-model-eagle3").scenarios) == 1
+
+
+def test_a_users_file_is_named_and_doubted(tmp_path: Path) -> None:
+    file = write_yaml(tmp_path / "slow.yaml", toy_hardware("slow", memory_bandwidth_gb_per_s=3.35))
+    said = {(note.code, note.message) for note in ask(tmp_path, hardware=str(file)).notes}
+    assert ("profile_from", f"slow is read from {file}") in said
+    (doubt,) = [message for code, message in said if code == "implausible" and "memory_bandwidth" in message]
+    assert "GB/s: 3.35 TB/s is 3350.0" in doubt
+
+
+def test_heads_that_tp_does_not_divide_are_warned_of(tmp_path: Path) -> None:
+    assert "heads_not_divisible" in codes(ask(tmp_path, tp="3"))
+    assert "heads_not_divisible" not in codes(ask(tmp_path, tp="2"))
+
+
+def test_a_chip_names_the_engine_that_drives_it(tmp_path: Path) -> None:
+    metal = write_yaml(tmp_path / "metal.yaml", toy_hardware("metal", default_engine="toy-other"))
+    with pytest.raises(ProfileError, match="unknown engine `toy-other`"):
+        ask(tmp_path, hardware=str(metal), engine=None)
+    assert only(ask(tmp_path, hardware=str(metal), engine="toy-engine")).engine.name == "toy-engine"

@@ -42,4 +42,5 @@ def test_evenly_keeps_ends_and_the_one_wanted() -> None:
     assert evenly(range(5), 9) == [0, 1, 2, 3, 4]
     assert evenly(range(101), 5) == [0, 25, 50, 75, 100]
     assert evenly(range(101), 5, keep=30) == [0, 30, 50, 75, 100]
+    assert evenly(range(101), 5, keep=1) == [0, 1, 50, 75, 100]
     assert evenly(range(101), 1) == [0]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from specdec_cli.errors import UsageError
+from specdec_cli.errors import ProfileError, UsageError
 from specdec_cli.explore.axes import parse_axis
-from specdec_cli.explore.question import TYPICAL, Defaults, Input, Resolver
+from specdec_cli.explore.question import NO_DRAFTER, TYPICAL, Defaults, Input, Resolver
 from specdec_cli.physics.acceptance import (
     Acceptance,
     AcceptanceCurve,
@@ -15,6 +15,9 @@ from specdec_cli.physics.acceptance import (
 )
 from specdec_cli.profiles.library import Library
 from specdec_cli.profiles.schema import AcceptanceProfile, Drafter, Model
+
+LONGEST_DRAFT = 1024
+"""Past it no draft is made: the longest trained block drafts 15, n-gram look-ups some tens."""
 
 
 def resolve_acceptance(
@@ -30,16 +33,16 @@ def resolve_acceptance(
         lengths = parse_acceptance_lengths(options.acceptance_length)
         found.inputs["acceptance"] = Input({"acceptance_length": {str(d): al for d, al in lengths.items()}}, "option")
         return AssumedLengths(lengths), None
-    if options.assume_acceptance is not None:
-        return _typical(found, model, drafter), None
     if options.acceptance is not None:
         profile = found.library.acceptance(options.acceptance).record
         found.inputs["acceptance"] = Input(profile.name, "option")
         _check_pair(found, profile, model, drafter)
     else:
         loaded = found.library.default_acceptance(model.name, drafter.name)
+        if loaded is None and options.assume_acceptance is not None:
+            return _typical(found, model, drafter), None
         if loaded is None:
-            raise UsageError(
+            raise ProfileError(
                 f"no measured acceptance is known for {drafter.name} on {model.name}: give --acceptance-length "
                 "1=1.7,3=2.4 or --acceptance-rate 0.7 (conditional), or --acceptance FILE; "
                 f"--assume-acceptance {TYPICAL} takes what {drafter.mechanism} reached elsewhere"
@@ -112,6 +115,10 @@ def resolve_draft_lengths(
     if said is not None:
         found.inputs["draft_lengths"] = Input(said, "option")
         lengths = parse_axis(said, "--draft-lengths", minimum=0)
+        if lengths[-1] > LONGEST_DRAFT:
+            raise UsageError(f"--draft-lengths: no engine drafts {lengths[-1]} tokens; at most {LONGEST_DRAFT}")
+        if drafter is None and found.options.drafter == NO_DRAFTER and lengths != (0,):
+            raise UsageError(f"--draft-lengths {said} conflicts with --drafter none: only 0 is left")
         return lengths if drafter is not None else tuple(d for d in lengths if d == 0) or (0,)
     if drafter is None:
         return (0,)
@@ -139,6 +146,8 @@ def parse_acceptance_lengths(text: str) -> dict[int, float]:
                 f"--acceptance-length: cannot read {part.strip()!r}; write draft length = acceptance length, "
                 "as in 1=1.91,3=2.83"
             ) from None
+        if draft_length > LONGEST_DRAFT:
+            raise UsageError(f"--acceptance-length: no engine drafts {left.strip()} tokens; at most {LONGEST_DRAFT}")
         if draft_length in lengths:
             raise UsageError(f"--acceptance-length names draft length {draft_length} twice")
         lengths[draft_length] = value

@@ -32,9 +32,9 @@ from specdec_cli.units import MS, US
 NOISE = 0.01
 """Relative error of a measured step that its user's runs repeat within."""
 SCALE_SPREAD = 0.3
-STEP_SPREAD = 0.1
+STEP_SPREAD = 0.2
 ENTRY_SPREAD = 0.5
-PASS_SPREAD = 0.1
+PASS_SPREAD = 0.2
 REQUEST_SPREAD = 0.2
 """How far the constants may lie from the profiles': scales as logarithms, times relative to the plain step (for the
 per-request time: of MANY requests, or of the largest batch measured where that is more)."""
@@ -260,11 +260,14 @@ def _constants(theta: Floats, prior: Constants, by_fraction: bool) -> Constants:
 
 
 def _plain_step_s(step: StepModel, rows: Sequence[Row]) -> float:
-    """The unit of times: the plain step of the smallest batch, measured where it was."""
+    """The unit of times: the plain step of one request, off by as much as the smallest batch measured is.
+
+    Of one request, for host times do not grow with a step that many requests or long contexts make long.
+    """
     first = min(rows, key=lambda row: (row.draft_length > 0, row.batch))
-    if first.draft_length == 0:
-        return first.step_s
-    return float(predict_s(step, [replace(first, draft_length=0, verify_width=None, acceptance_length=1.0)])[0])
+    alone = replace(first, batch=1.0, draft_length=0, verify_width=None, acceptance_length=1.0)
+    expected, own = predict_s(step, [alone, first])
+    return float(expected * first.step_s / own)
 
 
 def bounded_least_squares(matrix: Floats, wanted: Floats, least: Floats) -> Floats:

@@ -170,9 +170,9 @@ def _together(scenario: Scenario, fit: Fit, plain: float, length: int) -> Iterat
     if more > FEE_SHARE * plain and more > 2 * usual:
         yield Finding(
             "speculation_dear",
-            f"at D = {length} speculation costs {_ms(more)} beyond the kernels ({more / plain:.0%} of a plain step; the "
-            f"profiles say {_ms(usual)}): passes outside CUDA graphs, a draft on too many GPUs, states replayed after a "
-            "rejection? A second draft length tells a fee from a cost of each pass",
+            f"at D = {length} speculation costs {_ms(more)} beyond the kernels ({more / plain:.0%} of a plain step; "
+            f"the profiles say {_ms(usual)}): passes outside CUDA graphs, a draft on too many GPUs, states replayed "
+            "after a rejection? A second draft length tells a fee from a cost of each pass",
         )
 
 

@@ -15,7 +15,7 @@ from specdec_cli.profiles.calibration import Calibration
 from specdec_cli.units import MS
 
 if TYPE_CHECKING:
-    from specdec_cli.explore.scenario import Options, Scenario
+    from specdec_cli.explore.question import Options, Scenario
 
 LEAST_BAND = 0.03
 """Measured steps repeat within 1 %, and between measured draft lengths the calibrated model misses a median of 1 %."""

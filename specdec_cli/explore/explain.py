@@ -205,7 +205,7 @@ def _numbers(operation: Operation, shape: Shape, chip: Chip) -> dict[str, Any]:
     """The sizes of one operation and its kernel's figures, by name."""
     numbers: dict[str, Any] = {
         name: getattr(operation, name)
-        for name in operation.__dataclass_fields__
+        for name in operation.__struct_fields__
         if name not in ("name", "group", "count") and getattr(operation, name) is not None
     }
     numbers |= {"requests": float(shape.rank_requests), "width": float(shape.width), "context": float(shape.context)}

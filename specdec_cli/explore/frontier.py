@@ -58,20 +58,21 @@ class Uplift:
     throughput_without: float | None
     """tokens/s/GPU on the frontier without."""
     uplift: float | None
-    """throughput_with / throughput_without: also the ratio of users, since each has the same speed."""
+    """throughput_with / throughput_without."""
+    served_with: float
+    """Interactivity at which the frontier with speculation serves the level: its slowest point's, where that is more
+    than is asked."""
+    served_without: float
 
     @property
     def users_per_gpu_with(self) -> float | None:
         """Users served at this speed by one GPU with speculation: its batch over the replica's GPUs."""
-        return self._users(self.throughput_with)
+        return None if self.throughput_with is None else self.throughput_with / self.served_with
 
     @property
     def users_per_gpu_without(self) -> float | None:
         """Users served at this speed by one GPU without speculation."""
-        return self._users(self.throughput_without)
-
-    def _users(self, throughput: float | None) -> float | None:
-        return None if throughput is None else throughput / self.interactivity_tokens_per_s_per_user
+        return None if self.throughput_without is None else self.throughput_without / self.served_without
 
 
 def uplift_at(frontier_with: Curve, frontier_without: Curve, levels: Sequence[float]) -> list[Uplift]:
@@ -87,13 +88,19 @@ def uplift_at(frontier_with: Curve, frontier_without: Curve, levels: Sequence[fl
     wanted = np.asarray(levels, dtype=float)
     if not np.all(np.isfinite(wanted)) or np.any(wanted <= 0):
         raise ValueError("levels of interactivity must be finite and above 0")
-    found_with = _along(frontier_curve(*frontier_with), wanted)
-    found_without = _along(frontier_curve(*frontier_without), wanted)
+    curve_with, curve_without = frontier_curve(*frontier_with), frontier_curve(*frontier_without)
+    found_with, found_without = _along(curve_with, wanted), _along(curve_without, wanted)
     rows = []
     for level, with_, without in zip(wanted.tolist(), found_with, found_without, strict=True):
         ratio = with_ / without if with_ is not None and without else None
-        rows.append(Uplift(level, with_, without, ratio))
+        served = (_served(curve_with, level), _served(curve_without, level))
+        rows.append(Uplift(level, with_, without, ratio, *served))
     return rows
+
+
+def _served(curve: tuple[Floats, Floats], level: float) -> float:
+    """The speed that a user who asks for `level` gets on a frontier: no slower than its slowest point."""
+    return max(level, float(curve[0][0])) if curve[0].size else level
 
 
 def round_levels(lo: float, hi: float, *, at_least: int = 5) -> list[float]:

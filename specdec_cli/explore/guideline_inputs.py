@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from specdec_cli.errors import SpecdecError
@@ -41,7 +42,7 @@ def work_out_guidelines(
     warn: Callable[[Note], None] = lambda note: None,
 ) -> tuple[Guideline, ...]:
     """The five guidelines at one point of one scenario. `warn` hears of drafters that could not be compared."""
-    limits = replace(DEFAULT_THRESHOLDS, tie=tie)
+    limits = msgspec.structs.replace(DEFAULT_THRESHOLDS, tie=tie)
     shape = _shape(scenario, batch)
     target_s = float(scenario.step.host_s(shape.requests)[()])
     costs = pass_breakdown(scenario.step.target, shape, scenario.step.chip)

@@ -7,8 +7,9 @@ Inference"; the step rule is algebra from its speedup ~ AL / (1 + rho*D), rho = 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
+
+import msgspec
 
 from specdec_cli.explore.guideline_records import (
     DEFAULT_THRESHOLDS,
@@ -42,8 +43,7 @@ ONE_PASS = frozenset({"dflash", "dspark", "p_eagle", "pard", "medusa"})
 """Mechanisms that draft all tokens in one pass."""
 
 
-@dataclass(frozen=True)
-class MechanismOption:
+class MechanismOption(msgspec.Struct, frozen=True):
     """One drafter at its own best draft length, all of them at the same batch."""
 
     drafter: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
+
+import msgspec
 
 Scalar = float | int | str | None
 Numbers = dict[str, float | int | str | list[Any] | None]
@@ -19,8 +20,7 @@ Verdict = Literal["follows", "departs", "not_applicable"]
 GuidelineId = Literal["G1", "G2", "G3", "G4", "G5"]
 
 
-@dataclass(frozen=True)
-class Guideline:
+class Guideline(msgspec.Struct, frozen=True):
     """One guideline worked out at one operating point."""
 
     id: GuidelineId
@@ -34,8 +34,7 @@ class Guideline:
     verdict: Verdict
 
 
-@dataclass(frozen=True)
-class Thresholds:
+class Thresholds(msgspec.Struct, frozen=True):
     """Where a guideline starts to apply and when two things count as equal: conventions of this tool.
 
     The source gives words ("dominates", "very low latency"); the figures are ours and are shown in `numbers`.
@@ -62,8 +61,7 @@ class Thresholds:
 DEFAULT_THRESHOLDS = Thresholds()
 
 
-@dataclass(frozen=True)
-class LinearGroup:
+class LinearGroup(msgspec.Struct, frozen=True):
     """A group of GEMMs of one shape and dtype on one GPU."""
 
     name: str
@@ -86,8 +84,7 @@ class LinearGroup:
     """(experts, top_k) of routed experts; None: dense."""
 
 
-@dataclass(frozen=True)
-class AttentionGroup:
+class AttentionGroup(msgspec.Struct, frozen=True):
     """Attention layers of one kind on one GPU."""
 
     name: str
@@ -104,8 +101,7 @@ class AttentionGroup:
     is_mla: bool = False
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """The chosen draft length at one batch, with the computed curves around it. Chains only: W = 1 + D."""
 
     batch: int
@@ -169,8 +165,7 @@ def distinct_experts(moe: tuple[int, int], tokens: float) -> float:
     return experts * (1 - untouched)
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True):
     """The choice beside a suggested draft length: whether it follows, and what parts them, computed."""
 
     follows: bool

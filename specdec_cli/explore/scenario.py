@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from specdec_cli.errors import UsageError, did_you_mean
 from specdec_cli.explore.acceptance_source import parse_acceptance_lengths, resolve_acceptance, resolve_draft_lengths
@@ -30,9 +30,12 @@ from specdec_cli.physics.memory import memory_bill
 from specdec_cli.physics.serving import Workload
 from specdec_cli.physics.step import StepModel
 from specdec_cli.profiles.calibration import Calibration
-from specdec_cli.profiles.library import IMPORTED, Library
-from specdec_cli.profiles.schema import Drafter, Engine, Hardware, KvDtype, Model, WeightDtype
+from specdec_cli.profiles.library import IMPORTED, Library, Loaded
+from specdec_cli.profiles.schema import Drafter, Engine, GatedDelta, Hardware, KvDtype, Model, Profile, WeightDtype
+from specdec_cli.profiles.search import SHIPPED
 from specdec_cli.units import KV_BYTES, WEIGHT_BYTES
+
+P = TypeVar("P", bound=Profile)
 
 __all__ = [
     "DEFAULTS",
@@ -66,21 +69,26 @@ def resolve(library: Library, options: Options, *, defaults: Defaults = DEFAULTS
         calibration = library.calibration(options.calibration).record
         options, filled = filled_in(options, calibration)
     found = Resolver(library, options)
-    chips = [
-        library.hardware(name).record
+    named = [
+        library.hardware(name)
         for name in _names(found.pick("hardware", options.hardware, defaults.hardware), "--hardware")
     ]
+    chips = [chip.record for chip in _distinct(named, "--hardware")]
     loaded = library.model(found.pick("model", options.model, defaults.model))
     model = loaded.record
     if loaded.origin == IMPORTED:
         found.note("model_imported", loaded.note)
-    engine = library.engine(found.pick("engine", options.engine, defaults.engine)).record
+    engine_read = library.engine(found.pick("engine", options.engine, _engine_of(chips) or defaults.engine))
+    engine = engine_read.record
+    for profile in (*named, loaded, engine_read):
+        _say_where_from(found, profile)
     workload = _workload(found)
     if workload is None:
         context = found.pick("context", options.context, defaults.context)
     else:
         context = round(workload.context)
         found.inputs["context"] = Input(context, "option")
+        _check_length(model, workload)
     _check_context(model, context)
     weight_dtype = _dtype("--weight-dtype", options.weight_dtype, WEIGHT_BYTES)
     kv_dtype = _dtype("--kv-dtype", options.kv_dtype, KV_BYTES)
@@ -149,6 +157,39 @@ def _names(text: str, option: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def _distinct(named: Sequence[Loaded[P]], option: str) -> list[Loaded[P]]:
+    """Each profile once, however it was spelled.
+
+    Raises:
+        UsageError: two files whose profiles have one name, so that the answer could not tell them apart.
+    """
+    by_name: dict[str, Loaded[P]] = {}
+    for loaded in named:
+        held = by_name.setdefault(loaded.record.name, loaded)
+        if held.path != loaded.path:
+            raise UsageError(
+                f"{option}: two profiles are named `{loaded.record.name}` ({held.path} and {loaded.path}); rename one"
+            )
+    return list(by_name.values())
+
+
+def _engine_of(chips: Sequence[Hardware]) -> str | None:
+    """The engine that these chips are usually driven by, where it is not the default of all."""
+    engines = {chip.default_engine for chip in chips}
+    return engines.pop() if len(engines) == 1 else None
+
+
+def _say_where_from(found: Resolver, loaded: Loaded[Any]) -> None:
+    """A profile of the user's own is named with its file, and what cannot be right in it is said."""
+    if loaded.origin in (SHIPPED, IMPORTED):
+        return
+    found.note("profile_from", f"{loaded.record.name} is read from {loaded.path}")
+    from specdec_cli.profiles.plausible import doubts  # asked of the user's own profiles alone
+
+    for doubt in doubts(loaded):
+        found.note("implausible", str(doubt))
+
+
 def _dtype(option: str, value: str | None, known: dict[str, float]) -> Any:
     if value is None or value in known:
         return value
@@ -171,6 +212,15 @@ def _workload(found: Resolver) -> Workload | None:
     return Workload(prompt, answer)
 
 
+def _check_length(model: Model, workload: Workload) -> None:
+    longest = workload.input_tokens + workload.output_tokens
+    if longest > model.max_context:
+        raise UsageError(
+            f"--input-tokens {workload.input_tokens} and --output-tokens {workload.output_tokens} make {longest}, "
+            f"more than {model.name} can hold ({model.max_context})"
+        )
+
+
 def _check_context(model: Model, context: int) -> None:
     if context < 1:
         raise UsageError(f"--context must be at least 1 token, got {context}")
@@ -181,15 +231,19 @@ def _check_context(model: Model, context: int) -> None:
 def _drafters(found: Resolver, model: Model) -> list[Drafter | None]:
     library, said = found.library, found.options.drafter
     if said is not None:
-        drafters = []
-        for name in _names(said, "--drafter"):
-            known = library.drafter(name, target=model.name) if name != NO_DRAFTER else None
-            if known is not None and known.origin == IMPORTED:
-                found.note("drafter_imported", known.note)
-            drafters.append(known.record if known is not None else None)
+        names = _names(said, "--drafter")
+        known = [library.drafter(name, target=model.name) for name in names if name != NO_DRAFTER]
+        for loaded in known:
+            _say_where_from(found, loaded)
+            if loaded.origin == IMPORTED:
+                found.note("drafter_imported", loaded.note)
+        drafters: list[Drafter | None] = [loaded.record for loaded in _distinct(known, "--drafter")]
+        if NO_DRAFTER in names:
+            drafters.insert(names.index(NO_DRAFTER), None)
         found.inputs["drafter"] = Input([d.name if d else NO_DRAFTER for d in drafters], "option")
     else:
         loaded = library.default_drafter(model.name)
+        _say_where_from(found, loaded)
         drafters = [loaded.record]
         others = [
             other.record.name for other in library.drafters_for(model.name) if other.record.name != loaded.record.name
@@ -233,6 +287,7 @@ def _scenario(
     chip = resolve_chip(hardware, engine, dtypes.kv)
     check_domain(chip, layout.gpus)
     operations = target_operations(model, layout, dtypes)
+    _check_heads(found, model, layout)
     plan = None
     if drafter is not None:
         draft = found.library.model(drafter.model).record if drafter.model is not None else None
@@ -274,6 +329,18 @@ def _scenario(
         beyond_window=beyond and not found.options.assume,
         band=time_band(hardware, engine),
     )
+
+
+def _check_heads(found: Resolver, model: Model, layout: Layout) -> None:
+    """Engines slice attention by whole heads."""
+    for spec in model.attention.values():
+        heads = spec.value_heads if isinstance(spec, GatedDelta) else spec.heads
+        if heads % layout.tp:
+            found.note(
+                "heads_not_divisible",
+                f"{model.name} has {heads} heads, which --tp {layout.tp} does not divide: most engines refuse to start",
+            )
+            return
 
 
 def _remember(

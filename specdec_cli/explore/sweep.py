@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,8 +22,7 @@ Reason = Literal["out_of_memory", "beyond_draft_window", "not_measured", "below_
 BASES = ("measured", "interpolated", "extrapolated", "assumed")
 
 
-@dataclass(frozen=True, slots=True)
-class ServingGrid:
+class ServingGrid(msgspec.Struct, frozen=True):
     """A replica that prefills and decodes, at `batch` requests in flight; arrays of shape (batches, draft lengths)."""
 
     tpot_s: Floats
@@ -34,8 +33,7 @@ class ServingGrid:
     """Output tokens/s/GPU."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
+class Grid(msgspec.Struct, frozen=True):
     """One scenario evaluated: arrays of shape (batches, draft lengths), s."""
 
     scenario: Scenario
@@ -99,8 +97,7 @@ class Grid:
         return self.batches * self.interactivity / self.scenario.layout.gpus
 
 
-@dataclass(frozen=True, slots=True)
-class Infeasible:
+class Infeasible(msgspec.Struct, frozen=True):
     """A point that cannot be, and why."""
 
     scenario: Scenario
@@ -110,8 +107,7 @@ class Infeasible:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Points:
+class Points(msgspec.Struct, frozen=True):
     """Every feasible point of every scenario, as columns of one length."""
 
     scenario: NDArray[np.int32]
@@ -142,8 +138,7 @@ class Points:
         return len(self.batch)
 
 
-@dataclass(frozen=True, slots=True)
-class Sweep:
+class Sweep(msgspec.Struct, frozen=True):
     """The answer of `specdec sweep`."""
 
     question: Question
@@ -159,7 +154,7 @@ class Sweep:
     def uplift(self) -> list[Uplift]:
         """Throughput with and without speculation at equal, round interactivity."""
         points = self.points
-        if not len(self.baseline_frontier) or not len(self.frontier):
+        if not len(self.baseline_frontier) or not (points.draft_length > 0).any():
             return []
         x, y = points.interactivity, points.throughput
         slowest = float(x[self.baseline_frontier].min())
@@ -355,8 +350,12 @@ def _nothing_fits(infeasible: Sequence[Infeasible]) -> str:
     return (
         f"no feasible point: {len(infeasible)} refused; at batch {first.batch}, draft length {first.draft_length} on "
         f"{first.scenario.hardware.name} with tp {first.scenario.layout.tp}: {first.detail}. "
-        "Try more --gpus, a smaller --weight-dtype or --context, or smaller --batches"
+        f"Try {_more_memory(first.scenario)}a smaller --weight-dtype or --context, or smaller --batches"
     )
+
+
+def _more_memory(scenario: Scenario) -> str:
+    return "more --gpus, " if scenario.layout.gpus < scenario.hardware.link.domain_gpus else ""
 
 
 def _point_notes(grids: Sequence[Grid]) -> tuple[Note, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 
 from specdec_cli.errors import ProfileError
@@ -94,7 +95,7 @@ def draft_plan(
     plan = _whole_plan(drafter, target, target_dtypes, layout, draft_model, draft_model_dtypes)
     if logit_passes is None:
         return plan
-    head = tuple(replace(op, passes=logit_passes) if isinstance(op, Logits) else op for op in plan.head)
+    head = tuple(msgspec.structs.replace(op, passes=logit_passes) if isinstance(op, Logits) else op for op in plan.head)
     return replace(plan, head=head)
 
 
@@ -179,7 +180,7 @@ def _native_mtp_plan(target: Model, dtypes: Dtypes, layout: Layout) -> DraftPlan
         "mtp",
         body=body,
         head=head_operations(target.vocabulary, target.hidden, layout, dtypes.lm_head),
-        stored=[replace(op, count=op.count * target.mtp.layers) for op in body],
+        stored=[msgspec.structs.replace(op, count=op.count * target.mtp.layers) for op in body],
     )
 
 
@@ -241,5 +242,5 @@ def _widened(operation: Operation, first_input: int) -> list[Operation]:
     """The projections of the first layer read `first_input`, those of the further layers the hidden state."""
     if not isinstance(operation, Linear) or operation.name != "qkv":
         return [operation]
-    first = replace(operation, k=first_input, count=1)
-    return [first] if operation.count == 1 else [first, replace(operation, count=operation.count - 1)]
+    first = msgspec.structs.replace(operation, k=first_input, count=1)
+    return [first] if operation.count == 1 else [first, msgspec.structs.replace(operation, count=operation.count - 1)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import msgspec
 
 from specdec_cli.errors import UsageError
 from specdec_cli.physics.operations import (
@@ -346,6 +348,6 @@ def merge_alike(operations: list[Operation]) -> list[Operation]:
     """Operations that differ in nothing but their count become one: fewer kernels to evaluate, the same sum."""
     merged: dict[Operation, float] = {}
     for operation in operations:
-        key = replace(operation, count=0)
+        key = msgspec.structs.replace(operation, count=0)
         merged[key] = merged.get(key, 0) + operation.count
-    return [replace(operation, count=count) for operation, count in merged.items()]
+    return [msgspec.structs.replace(operation, count=count) for operation, count in merged.items()]

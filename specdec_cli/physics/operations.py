@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from specdec_cli.profiles.schema import WeightDtype
 
@@ -14,8 +15,7 @@ LOGIT_PASSES = 3.5
 Group = Literal["linear", "attention", "experts", "communication", "small kernels", "logits"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Linear:
+class Linear(msgspec.Struct, frozen=True, kw_only=True):
     """A dense matrix multiplication on every token of the pass."""
 
     name: str
@@ -28,8 +28,7 @@ class Linear:
     """Whether it could run beside the routed experts (the shared experts do not wait for them)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attention:
+class Attention(msgspec.Struct, frozen=True, kw_only=True):
     """Softmax attention with `kv_heads` KV heads on this GPU, `group_size` query heads for each."""
 
     name: str
@@ -42,8 +41,7 @@ class Attention:
     group: Group = "attention"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LatentAttention:
+class LatentAttention(msgspec.Struct, frozen=True, kw_only=True):
     """Absorbed MLA: `heads` query heads on this GPU over one latent cache that every GPU holds."""
 
     name: str
@@ -58,8 +56,7 @@ class LatentAttention:
     group: Group = "attention"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexerScan:
+class IndexerScan(msgspec.Struct, frozen=True, kw_only=True):
     """The scan over all cached index keys, before an indexed sparse attention."""
 
     name: str
@@ -69,8 +66,7 @@ class IndexerScan:
     group: Group = "attention"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecurrentState:
+class RecurrentState(msgspec.Struct, frozen=True, kw_only=True):
     """Gated-delta or Mamba mixing: a fixed state per request instead of a KV cache."""
 
     name: str
@@ -79,8 +75,7 @@ class RecurrentState:
     group: Group = "attention"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Experts:
+class Experts(msgspec.Struct, frozen=True, kw_only=True):
     """The routed experts of a layer; `intermediate` is an expert's width on this GPU."""
 
     name: str
@@ -98,8 +93,7 @@ class Experts:
     group: Group = "experts"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SmallKernels:
+class SmallKernels(msgspec.Struct, frozen=True, kw_only=True):
     """Norms, rope, KV write and residual of a layer."""
 
     name: str
@@ -108,8 +102,7 @@ class SmallKernels:
     group: Group = "small kernels"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllReduceHidden:
+class AllReduceHidden(msgspec.Struct, frozen=True, kw_only=True):
     """A tensor-parallel all-reduce of the hidden states."""
 
     name: str
@@ -119,8 +112,7 @@ class AllReduceHidden:
     group: Group = "communication"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpertExchange:
+class ExpertExchange(msgspec.Struct, frozen=True, kw_only=True):
     """Dispatch and combine between attention ranks and the GPUs that hold the experts."""
 
     name: str
@@ -132,8 +124,7 @@ class ExpertExchange:
     group: Group = "communication"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Logits:
+class Logits(msgspec.Struct, frozen=True, kw_only=True):
     """Sampling: fp32 logits written once and read by soft-max, penalties and sampler."""
 
     name: str

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from specdec_cli.physics.calibrated import StepCorrection, VerifyCurve
@@ -22,8 +23,7 @@ from specdec_cli.profiles.schema import Overheads
 from specdec_cli.units import MS, US
 
 
-@dataclass(frozen=True, slots=True)
-class StepTimes:
+class StepTimes(msgspec.Struct, frozen=True):
     """Times over a grid, s; every array has the grid's shape."""
 
     target_s: Floats
@@ -79,8 +79,7 @@ def pass_lower_bound_s(operations: Sequence[Operation], shape: Shape, chip: Chip
     return np.asarray(sum(parts))
 
 
-@dataclass(frozen=True, slots=True)
-class DraftPhase:
+class DraftPhase(msgspec.Struct, frozen=True):
     """One kind of pass that drafting makes."""
 
     name: str

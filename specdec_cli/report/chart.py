@@ -6,6 +6,7 @@ plotille's canvas turns lines into braille; frame, ticks, markers and labels are
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -18,7 +19,7 @@ from specdec_cli.report.paint import Paint, series_colour
 from specdec_cli.report.series import Series, series_of
 from specdec_cli.report.ticks import linear_ticks, log_ticks, short
 
-LEAST, MOST = 48, 200
+LEAST, MOST = 60, 200
 GUTTER = 7
 """Columns left of the frame for the ticks of the throughput axis."""
 MOST_MARKERS = 40
@@ -108,7 +109,7 @@ def _title(sweep: Sweep, width: int, paint: Paint) -> list[str]:
     chips = ", ".join(dict.fromkeys(scenario.hardware.name for scenario in scenarios))
     first = scenarios[0]
     text = plain(f"{first.model.name} on {chips}, {first.engine.name}, {first.context:,} tokens of context")
-    return [paint.bold(text if len(text) <= width else text[: width - 3] + "..."), "tokens/s/GPU"]
+    return [*(paint.bold(line) for line in textwrap.wrap(text, width)), "tokens/s/GPU"]
 
 
 def _chart(

@@ -23,11 +23,11 @@ Record = dict[str, Any]
 
 MOST_BATCHES, MOST_LENGTHS = 40, 32
 """Of the grid of one scenario."""
-MOST_CELLS = 3000
+MOST_CELLS = 2000
 """Cells of all grids together."""
-MOST_OTHERS = 2500
+MOST_OTHERS = 1500
 """Points off the frontiers and off the grids."""
-MOST_ON_LINES = 9000
+MOST_ON_LINES = 7000
 """Points of frontiers; a file of 3 MB holds no more."""
 LABEL_GAP = 0.03
 """Least distance of two labels of a line, as a share of the axes."""
@@ -289,7 +289,7 @@ def _acceptance(sweep: Sweep, lines: Sequence[Series]) -> list[Record]:
 
 
 def _left_out(kept: int, total: int, lines_thinned: bool) -> str | None:
-    if kept == total:
+    if kept == total and not lines_thinned:
         return None
     said = f"{kept:,} of {total:,} points are drawn: "
     if lines_thinned:

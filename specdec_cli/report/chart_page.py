@@ -16,7 +16,7 @@ from specdec_cli.report.words import infeasible_lines, scenario_lines
 Record = dict[str, Any]
 
 OFF_ONLY = ' data-for="frontier"'  # without speculation nothing is accepted
-DIGITS = 6
+DIGITS = 5
 """Significant digits of a number in a page; it shows four."""
 MOST_ROWS = 200
 ABOUT = {
@@ -163,7 +163,7 @@ def payload(data: ChartData, view: str) -> Record:
 
 
 def columns_of(rows: Sequence[Record]) -> Record:
-    """Rows as columns, which repeat no key; texts once each, as places in a list; numbers to six digits."""
+    """Rows as columns, which repeat no key; texts once each, as places in a list; numbers to five digits."""
     columns: dict[str, list[Any]] = {}
     texts: dict[str, list[Any]] = {}
     for key in rows[0] if rows else ():
@@ -178,7 +178,13 @@ def columns_of(rows: Sequence[Record]) -> Record:
 
 
 def _rounded(value: Any) -> Any:
-    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+    """Fewer letters for the same: yes and no as 1 and 0, numbers without digits that nobody sees."""
+    if isinstance(value, bool):
+        return int(value)
+    if not isinstance(value, float):
+        return value
+    short = float(f"{value:.{DIGITS}g}")
+    return int(short) if short.is_integer() else short
 
 
 def _views(data: ChartData) -> dict[str, str]:

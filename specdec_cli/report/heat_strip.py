@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 
 import numpy as np
@@ -38,16 +39,20 @@ def heat_strip(sweep: Sweep, choice: int | None, width: int, paint: Paint) -> li
         return []
     out = []
     for name, grid, marked in strips[:MOST_STRIPS]:
-        out += ["", paint.bold(plain(f"speedup over no speculation, {name}: D down, batch across"))]
+        title = plain(f"speedup over no speculation, {name}: D down, batch across")
+        out += ["", *(paint.bold(line) for line in textwrap.wrap(title, width))]
         out += _strip(sweep, grid, marked, width, paint)
     if len(strips) > MOST_STRIPS:
-        out += ["", f"{len(strips) - MOST_STRIPS} more drafters or layouts not shown; -o FILE.html shows all"]
+        out += ["", f"{len(strips) - MOST_STRIPS} more lines not shown; -o FILE.html has them"]
     edge = paint.letter("┃", "|")
-    out += [
-        "",
-        f"* best D of a batch   {edge} falls below 1   . not feasible" + ("" if choice is None else "   [chosen]"),
+    marks = [
+        "* best D of a batch",
+        f"{edge} falls below 1",
+        ". not feasible",
+        *(["[chosen]"] if choice is not None else []),
     ]
-    return out
+    said = "   ".join(marks)
+    return [*out, "", *([said] if len(said) <= width else ["   ".join(marks[:2]), "   ".join(marks[2:])])]
 
 
 def _strip(sweep: Sweep, grid: Grid, choice: int | None, width: int, paint: Paint) -> list[str]:

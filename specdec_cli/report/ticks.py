@@ -44,12 +44,13 @@ def short(value: float) -> str:
 def evenly(items: Sequence[int], most: int, *, keep: int | None = None) -> list[int]:
     """At most `most` of the rising items, the first and the last among them, spread evenly by place.
 
-    keep: an item that must be among them; it takes the place of its nearest neighbour.
+    keep: an item that must be among them; it takes the place of its nearest neighbour, but not of an end.
     """
     if len(items) <= most:
         return list(items)
     picked = [items[round(at * (len(items) - 1) / (most - 1))] for at in range(most)] if most > 1 else [items[0]]
     if keep is not None and keep not in picked:
-        nearest = min(range(len(picked)), key=lambda at: abs(picked[at] - keep))
+        inner = range(1, len(picked) - 1) if len(picked) > 2 else range(len(picked))
+        nearest = min(inner, key=lambda at: abs(picked[at] - keep))
         picked[nearest] = keep
     return sorted(picked)

@@ -64,9 +64,7 @@ def serve(asked: argparse.Namespace, draft_length: int) -> None:
     with ThreadPoolExecutor(asked.batch) as pool:
         answers: list[dict[str, Any]] = []
         for _ in range(asked.requests):
-            prompts = [
-                [1, *(chance.randrange(SPECIAL, VOCABULARY) for _ in range(PROMPT))] for _ in range(asked.batch)
-            ]
+            prompts = [[1, *(chance.randrange(SPECIAL, VOCABULARY) for _ in range(PROMPT))] for _ in range(asked.batch)]
             answers += pool.map(lambda prompt: ask(server, prompt, asked.tokens), prompts)
     lines = [json.dumps(answer) for answer in answers]
     (asked.out / f"answers-d{draft_length}.jsonl").write_text("\n".join(lines) + "\n")

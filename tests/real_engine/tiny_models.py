@@ -4,10 +4,10 @@ No training and no download. Every token has two successors, A and B. The head g
 token-dependent edge over B's; the layers, random weights, add what depends on the context and so choose between the
 two. The draft model is the target's first layers with its embedding and head: it sees part of that sum, hence guesses
 most choices right. What the layers add falls with depth, so more layers in the draft would agree more.
-Two stores of the same weights: f16, where a plain step waits for memory and verified tokens ride along, and q8_0,
-where one core of a common CPU computes about as long as it reads, and they do not.
+Two stores of the same weights: f32, where a plain step on a CPU waits for memory and verified tokens partly ride
+along, and q8_0, where it computes about as long as it reads, and they do not.
 
-Run by the engine's Python, which has `gguf` and numpy: python tiny_models.py FOLDER f16
+Run by the engine's Python, which has `gguf` and numpy: python tiny_models.py FOLDER f32
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-STORES = {"f16": 16.0, "q8_0": 8.5}
+STORES = {"f32": 32.0, "q8_0": 8.5}
 """Bits per weight."""
-VOCABULARY = 8192
+VOCABULARY = 4096
 HIDDEN = 1024
 INTERMEDIATE = 2816
 HEADS, KV_HEADS, HEAD_DIM = 16, 4, 64
-TARGET_LAYERS, DRAFT_LAYERS = 16, 2
+TARGET_LAYERS, DRAFT_LAYERS = 12, 1
 CONTEXT = 2048
 SPECIAL = 3 + 256
 """Tokens that no text holds: unknown, begin, end, and the 256 bytes."""
 EDGE = 0.15
 """The largest edge of A over B, a share of the match."""
-FIRST_LAYER, DECAY = 0.9, 0.75
+FIRST_LAYER, DECAY = 0.9, 0.65
 """What a layer adds, relative to the embedding, and how that falls from layer to layer."""
 SHARP = 2.0
 """Standard deviation of attention scores: sharp enough that single tokens of the context count."""
@@ -52,11 +52,11 @@ TARGET, DRAFT = Shape("tiny-target", TARGET_LAYERS), Shape("tiny-draft", DRAFT_L
 
 
 def random_matrix(rng: np.random.Generator, rows: int, columns: int, std: float, store: str) -> Array:
-    """int8 values times one fp16 scale: float16 (rows, columns), or q8_0's bytes (rows, columns / 32 * 34)."""
+    """int8 values times one fp16 scale: float32 (rows, columns), or q8_0's bytes (rows, columns / 32 * 34)."""
     whole = rng.integers(-127, 128, (rows, columns), dtype=np.int8)
     scale = np.float16(std / UNIFORM_STD)
-    if store == "f16":
-        return (np.arange(-128, 128) * scale).astype(np.float16)[whole.astype(np.int16) + 128]
+    if store == "f32":
+        return whole.astype(np.float32) * np.float32(scale)
     blocks = np.empty((rows, columns // BLOCK, BLOCK + 2), dtype=np.uint8)
     blocks[:, :, 2:] = whole.reshape(rows, -1, BLOCK).view(np.uint8)
     blocks[:, :, :2] = np.frombuffer(scale.tobytes(), dtype=np.uint8)
@@ -92,7 +92,7 @@ def write(folder: Path, shape: Shape, store: str, seed: int = 7) -> Path:
     writer.add_rope_freq_base(10000.0)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(VOCABULARY)
-    writer.add_file_type(gguf.LlamaFileType[f"MOSTLY_{store.upper()}"])
+    writer.add_file_type(gguf.LlamaFileType["ALL_F32" if store == "f32" else f"MOSTLY_{store.upper()}"])
     _tokens(writer, gguf.TokenType)
 
     dtype = gguf.GGMLQuantizationType[store.upper()]

@@ -25,7 +25,7 @@ FORMATS: dict[str, str] = {
     vllm_log.FORMAT: "vLLM server log",
     sglang_log.FORMAT: "SGLang server log",
     llama_log.FORMAT: "llama.cpp server log",
-    prometheus.FORMAT: "Prometheus scrape (vLLM, SGLang, TensorRT-LLM, MAX Serve)",
+    prometheus.FORMAT: "Prometheus scrape (vLLM, SGLang, TensorRT-LLM, MAX Serve, llama.cpp)",
     vllm_json.REQUEST: "vLLM responses with speculation metrics",
     vllm_json.SERVE: "vllm bench serve --save-result",
     texts.OFFLINE: "vLLM's offline example",

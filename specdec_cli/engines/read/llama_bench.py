@@ -1,6 +1,7 @@
 """llama.cpp's JSON and tables: `timings` of an answer, llama-bench, llama-batched-bench.
 
-timings (tools/server): target iterations = predicted_n - draft_n_accepted; draft keys are absent without drafts.
+timings (tools/server): the first token comes with the prompt, before predicted_ms starts, so target iterations =
+predicted_n - 1 - draft_n_accepted; draft keys are absent without drafts.
 llama-bench: `pp n` is one target pass over n tokens, T(n) = n / (tokens/s); `tg n` is plain decoding.
 llama-batched-bench: the step at batch B = pl is t_tg / tg, in seconds.
 """
@@ -49,7 +50,7 @@ def read_timings(file: str, entries: Sequence[Entry]) -> list[MeasuredRun]:
         if made < 2 or ms <= 0:
             continue
         cached, prompted = cached + kept, prompted + kept + fresh
-        steps = number(data, "draft_rounds") or made - accepted
+        steps = number(data, "draft_rounds") or made - 1 - accepted
         if steps <= 0:
             raise ProfileError(f"{accepted:g} of {made:g} tokens accepted", file=file, line=line)
         pool = drafted if drafts else plain
@@ -57,7 +58,7 @@ def read_timings(file: str, entries: Sequence[Entry]) -> list[MeasuredRun]:
         if drafts:
             pool.accept(steps, accepted, drafts)
         pool.timed(ms / 1e3 / steps, steps)
-        pool.ran(made / ms * 1e3)
+        pool.ran((made - 1) / ms * 1e3)
         pool.held(kept + fresh + made / 2, steps)
     facts: dict[str, Any] = {
         "file": file,
@@ -71,14 +72,16 @@ def read_timings(file: str, entries: Sequence[Entry]) -> list[MeasuredRun]:
     if drafted.count:
         length = whole_draft_length(drafted.drafted, drafted.n)
         run = run_from(
-            drafted, **facts, draft_length=length, step_basis="predicted_ms / (predicted_n - draft_n_accepted)"
+            drafted, **facts, draft_length=length, step_basis="predicted_ms / (predicted_n - 1 - draft_n_accepted)"
         )
         if length is not None:
             run = run.found("draft_length_derived", f"D = {length} from drafted tokens / iterations")
         runs.append(run)
     if plain.steps:
         runs.append(
-            run_from(plain, **facts, draft_length=0, acceptance_length=1.0, step_basis="predicted_ms / predicted_n")
+            run_from(
+                plain, **facts, draft_length=0, acceptance_length=1.0, step_basis="predicted_ms / (predicted_n - 1)"
+            )
         )
     return runs
 

@@ -2,8 +2,10 @@
 
 Written by tools/server (slot print_timing) and common/speculative. Three forms: `draft acceptance rate = r ( a accepted
 / d generated)`; `draft acceptance = ..., mean len = ...`; since 2026-06 `..., mean acceptance length = ..., acceptance
-rate per position = (...)`, with cumulative `statistics NAME: ...` lines. Target iterations of a request = tokens
-predicted - draft tokens accepted; draft time of a round = the second `dur` / #gen drafts.
+rate per position = (...)` or, on a line of its own, `acc per pos = (...)`; with cumulative `statistics NAME: ...` lines.
+The first token of a request comes with its prompt, before the eval time starts (measured: a request of one token reads
+0.001 ms), so target iterations = tokens - 1 - draft tokens accepted; draft time of a round = the second `dur` / #gen
+drafts.
 """
 
 from __future__ import annotations
@@ -18,12 +20,15 @@ from specdec_cli.profiles.measured_run import Finding, MeasuredRun, RunFile
 
 FORMAT = "llama-cpp-log"
 EVAL, DRAFT, STATISTICS, REUSED = b"eval time =", b"draft acceptance", b"statistics ", b"graphs reused ="
-MARKERS = (EVAL, DRAFT, STATISTICS, REUSED)
+POSITIONS = b"acc per pos ="
+MARKERS = (EVAL, DRAFT, STATISTICS, REUSED, POSITIONS)
 
 _TIME = re.compile(rb"eval time =\s*(\d+\.?\d*) ms /\s*(\d+) (?:tokens|runs)")
 _DRAFT = re.compile(rb"\(\s*(\d+) accepted /\s*(\d+) generated\)")
 _MEAN = re.compile(rb"mean (?:len|acceptance length)\s*=\s*(\d+\.?\d*)")
-_RATES = re.compile(rb"(?:acceptance rate per position|#acc rate/pos)\s*=\s*\(((?:\d+\.?\d*,\s*)*\d+\.?\d*)\)")
+_RATES = re.compile(
+    rb"(?:acceptance rate per position|#acc rate/pos|acc per pos)\s*=\s*\(((?:\d+\.?\d*,\s*)*\d+\.?\d*)\)"
+)
 _SLOT = re.compile(rb"id\s+(\d+)\s*\|\s*task")
 _TOTAL = re.compile(rb"statistics\s+([\w-]+):")
 _COUNTS = {name: re.compile(rb"#%s\s*=\s*(\d+)" % name.encode()) for name in ("gen drafts", "gen tokens", "acc tokens")}
@@ -45,6 +50,8 @@ class _State:
     total_line: int = 0
     rate_only: list[tuple[int, float, float, tuple[float, ...] | None]] = field(default_factory=list)
     """Draft lines without their eval time: line, accepted, generated, rates; the first few."""
+    bare: float = 0.0
+    """Iterations of the last draft line, while its rates by position have not been read."""
     longest: int = 0
     reused: int | None = None
     """Graphs reused so far, where the log says; it counts since the start."""
@@ -84,6 +91,8 @@ def _take(state: _State, hit: Hit) -> None:
         _statistics(state, hit)
     elif marker is DRAFT:
         _draft(state, hit)
+    elif marker is POSITIONS:
+        _positions(state, hit)
     elif marker is REUSED:
         found = re.match(rb"graphs reused =\s*(\d+)", hit.text)
         if found is not None:
@@ -107,9 +116,10 @@ def _plain(state: _State) -> None:
     state.answer = None
     if tokens < 2 or ms <= 0:
         return
+    steps = tokens - 1
     state.plain.at(line)
-    state.plain.timed(ms / 1e3 / tokens, tokens)
-    state.plain.ran(tokens / ms * 1e3)
+    state.plain.timed(ms / 1e3 / steps, steps)
+    state.plain.ran(steps / ms * 1e3)
     _context(state, state.plain, tokens)
 
 
@@ -134,13 +144,13 @@ def _draft(state: _State, hit: Hit) -> None:
     if state.answer is not None:
         ms, tokens, line = state.answer
         state.answer = None
-        n = float(tokens - accepted)
+        n = float(tokens - 1 - accepted)
         if n <= 0:
             state.tally.add("requests that accepted more tokens than they made", hit.line)
             return
         state.drafted.at(line)
         state.drafted.timed(ms / 1e3 / n, n)
-        state.drafted.ran(tokens / ms * 1e3 if ms > 0 else 0.0)
+        state.drafted.ran((tokens - 1) / ms * 1e3 if ms > 0 else 0.0)
         _context(state, state.drafted, tokens)
     elif mean is not None and float(mean.group(1)) > 1:
         n = accepted / (float(mean.group(1)) - 1.0)
@@ -152,6 +162,16 @@ def _draft(state: _State, hit: Hit) -> None:
         return
     state.drafted.at(hit.line)
     state.drafted.accept(n, float(accepted), float(generated), rates)
+    state.bare = 0.0 if rates else n
+
+
+def _positions(state: _State, hit: Hit) -> None:
+    """The rates of the draft line before, on a line of their own."""
+    rates = _rates(hit.text)
+    if rates and state.bare:
+        state.longest = max(state.longest, len(rates))
+        state.drafted.rated(state.bare, rates)
+    state.bare = 0.0
 
 
 def _rates(text: bytes) -> tuple[float, ...] | None:
@@ -186,7 +206,7 @@ def _runs(state: _State) -> tuple[MeasuredRun, ...]:
         accepted = sum(total["acc tokens"] for total in state.totals.values())
         generated = sum(total["gen tokens"] for total in state.totals.values())
         pool.accept(rounds, accepted, generated, state.total_rates)
-        state.longest = max(state.longest, len(state.total_rates or ()))
+    state.longest = state.longest or len(state.total_rates or ())
     if pool.count:
         length = state.longest or whole_draft_length(pool.drafted, pool.n)
         run = run_from(
@@ -196,7 +216,7 @@ def _runs(state: _State) -> tuple[MeasuredRun, ...]:
             engine="llama-cpp",
             batch=batch,
             draft_length=length,
-            step_basis="eval time / (tokens - accepted tokens)",
+            step_basis="eval time / (tokens - 1 - accepted tokens)",
             draft_s=draft_ms / rounds / 1e3 if rounds and draft_ms else None,
         )
         if length is not None and not state.longest:
@@ -212,7 +232,7 @@ def _runs(state: _State) -> tuple[MeasuredRun, ...]:
                 batch=batch,
                 draft_length=0,
                 acceptance_length=1.0,
-                step_basis="eval time / tokens",
+                step_basis="eval time / (tokens - 1)",
             )
         )
     if state.rate_only and not pool.count:

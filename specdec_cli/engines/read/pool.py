@@ -43,11 +43,15 @@ class WindowPool:
         self.aa += a * a
         self.aa_n += a * a / n if n else 0.0
         if rates:
-            if len(rates) > len(self.positions):
-                self.positions += [0.0] * (len(rates) - len(self.positions))
-            for index, rate in enumerate(rates):
-                self.positions[index] += n * rate
-            self.positions_n += n
+            self.rated(n, rates)
+
+    def rated(self, n: float, rates: Sequence[float]) -> None:
+        """Unconditional acceptance by position of n iterations that were counted already."""
+        if len(rates) > len(self.positions):
+            self.positions += [0.0] * (len(rates) - len(self.positions))
+        for index, rate in enumerate(rates):
+            self.positions[index] += n * rate
+        self.positions_n += n
 
     def accept_alike(self, count: int, n: float, a: float) -> None:
         """So many windows of the same n and a."""

@@ -1,8 +1,9 @@
-"""Prometheus scrapes of vLLM, SGLang, TensorRT-LLM and MAX Serve: two of the same server are a delta, one a lifetime.
+"""Prometheus scrapes of vLLM, SGLang, TensorRT-LLM, MAX Serve and llama.cpp: two of the same server are a delta, one a lifetime.
 
 vLLM (vllm/v1/spec_decode/metrics.py): counters over all engines of a server, `position` labels for the accepted
 tokens; `_created` twins are times. SGLang: gauges; `spec_accept_rate` changed its meaning and is ignored.
-TensorRT-LLM: counters and an acceptance length. MAX Serve: per-position acceptance as a histogram in percent.
+llama.cpp (2026-10 and later): vLLM's names after
+`llamacpp:`. TensorRT-LLM: counters and an acceptance length. MAX Serve: per-position acceptance as a histogram in percent.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def read_scrapes(sources: Sequence[Source]) -> list[RunFile]:
     for scrape in found:
         groups[(_engine(scrape), scrape.model)].append(scrape)
     for (engine, _), group in groups.items():
-        runs += _READERS[engine](sorted(group, key=_age) if engine in ("vllm", "tensorrt-llm") else group)
+        runs += _READERS[engine](sorted(group, key=_age) if engine in ("vllm", "llama-cpp", "tensorrt-llm") else group)
     by_file: dict[str, list[MeasuredRun]] = defaultdict(list)
     for run in runs:
         by_file[run.file].append(run)
@@ -125,11 +126,11 @@ def read_scrapes(sources: Sequence[Source]) -> list[RunFile]:
 
 def _engine(scrape: Scrape) -> str:
     names = {name for name, _ in scrape.values}
-    for engine, mark in (("vllm", "vllm:"), ("sglang", "sglang:"), ("max", "maxserve"), ("tensorrt-llm", "trtllm_")):
+    for engine, mark in _MARKS.items():
         if any(name.startswith(mark) for name in names):
             return engine
     raise ProfileError(
-        "no metric of vLLM, SGLang, TensorRT-LLM or MAX Serve",
+        "no metric of vLLM, SGLang, TensorRT-LLM, MAX Serve or llama.cpp",
         file=scrape.file,
         hint="curl http://SERVER/metrics > before.prom, run, and again > after.prom",
     )
@@ -170,8 +171,17 @@ def _told(run: MeasuredRun, before: Scrape | None) -> MeasuredRun:
 
 
 def _vllm(group: Sequence[Scrape]) -> list[MeasuredRun]:
+    return _counted(group, "vllm", "vllm:")
+
+
+def _llama(group: Sequence[Scrape]) -> list[MeasuredRun]:
+    return _counted(group, "llama-cpp", "llamacpp:")
+
+
+def _counted(group: Sequence[Scrape], engine: str, prefix: str) -> list[MeasuredRun]:
+    """Runs out of counters of drafts, drafted tokens and accepted ones by position."""
     runs = []
-    spec = "vllm:spec_decode_num_"
+    spec = f"{prefix}spec_decode_num_"
     for before, after in _pairs(group):
 
         def grown(name: str, position: str = "", before: Scrape | None = before, after: Scrape = after) -> float | None:
@@ -182,8 +192,8 @@ def _vllm(group: Sequence[Scrape]) -> list[MeasuredRun]:
 
         drafts, accepted = grown(f"{spec}drafts_total"), grown(f"{spec}accepted_tokens_total")
         drafted = grown(f"{spec}draft_tokens_total")
-        facts = _facts(after, "vllm")
-        running = after.mean("vllm:num_requests_running")
+        facts = _facts(after, engine)
+        running = after.mean(f"{prefix}num_requests_running")
         if drafts is None or accepted is None:
             run = MeasuredRun(**facts, batch=running or None)
             message = "no speculation counters: it is off, or this version names them otherwise"
@@ -196,7 +206,7 @@ def _vllm(group: Sequence[Scrape]) -> list[MeasuredRun]:
         name = f"{spec}accepted_tokens_per_pos_total"
         positions = sorted((int(p) for n, p in after.values if n == name and p.isdigit()))
         rates = [(grown(name, str(p)) or 0.0) / drafts for p in positions]
-        latency, count = (grown(f"vllm:inter_token_latency_seconds_{part}") for part in ("sum", "count"))
+        latency, count = (grown(f"{prefix}inter_token_latency_seconds_{part}") for part in ("sum", "count"))
         run = MeasuredRun(
             **facts,
             batch=running or None,
@@ -292,4 +302,11 @@ def _max(group: Sequence[Scrape]) -> list[MeasuredRun]:
     return runs
 
 
-_READERS = {"vllm": _vllm, "sglang": _sglang, "tensorrt-llm": _tensorrt, "max": _max}
+_READERS = {"vllm": _vllm, "sglang": _sglang, "tensorrt-llm": _tensorrt, "max": _max, "llama-cpp": _llama}
+_MARKS = {
+    "vllm": "vllm:",
+    "sglang": "sglang:",
+    "max": "maxserve",
+    "tensorrt-llm": "trtllm_",
+    "llama-cpp": "llamacpp:",
+}
