@@ -9,12 +9,20 @@ ALLOCATIONS_BETWEEN_COLLECTIONS = 500_000
 """Modules and profiles hold hardly a cycle: at Python's 700 a short command spends a tenth of its time collecting."""
 
 
+INTERRUPTED = 130
+
+
 def main() -> None:
     """Run the command line and leave with its exit code."""
     gc.set_threshold(ALLOCATIONS_BETWEEN_COLLECTIONS)
-    from specdec_cli.cli.app import run
+    try:
+        from specdec_cli.cli.app import run
 
-    sys.exit(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:  # while modules load, before the command line can answer for itself
+        sys.stderr.write("interrupted\n")
+        code = INTERRUPTED
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -109,8 +109,8 @@ class Browser:
         found = self.js(
             "const v = window.specdecView; document.getElementById('chart').scrollIntoView({block: 'center'});"
             "const box = document.querySelector('#drawing svg, #drawing canvas').getBoundingClientRect();"
-            f"const [x, y] = {scales}; const [ox, oy] = v.origin();"
-            "return [box.x + ox + x, box.y + oy + y]"
+            f"const [x, y] = {scales}; const [ox, oy] = v.origin(); const pad = v.padding();"
+            "return [box.x + pad.left + ox + x, box.y + pad.top + oy + y]"
         )
         return found[0], found[1]
 

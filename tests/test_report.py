@@ -394,7 +394,7 @@ def test_prose_wraps_on_a_terminal_and_tables_do_not(swept: dict[str, Any]) -> N
     grid_lines = len(swept["points"]) + 2
     assert lines[:grid_lines] == piped[:grid_lines]
     prose = [line for line in lines[grid_lines:] if not line.startswith("-") and "   " not in line.strip()]
-    assert max(len(line) for line in prose) <= 50
+    assert max(len(line) for line in prose if " " in line.strip()) <= 50  # a path alone on its line is not broken
     assert " ".join("".join(lines).split()).replace(" ", "") == " ".join("".join(piped).split()).replace(" ", "")
 
 

@@ -119,6 +119,9 @@ def run(arguments: Sequence[str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter gets its code instead
     debug = "--debug" in arguments
+    for argument in arguments:
+        if not argument.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in argument):
+            return _failed(f"an argument is not valid UTF-8: {argument!a}", USAGE, debug)
     try:
         code = typer.main.get_command(app).main(list(arguments), prog_name="specdec", standalone_mode=False)
     except SpecdecError as error:

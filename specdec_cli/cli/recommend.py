@@ -150,6 +150,10 @@ def recommend(
         if lengths is not None:
             by_context = schedule_by_context(library, options, lengths, limits.tie, limits.min_gain)
         found = run_recommend(library, options, limits)
+        if family is not None and found.scenario.engine.family != family:
+            raise UsageError(
+                f"--emit {emit} and --engine {engine} conflict: what to paste is computed for the engine that takes it"
+            )
         paste = Paste(found, library, by_batch=schedule or not limits.any, model=model)
         if family is not None:
             emit_settings(paste, family, target)

@@ -72,8 +72,13 @@ def _setting(paste: Paste, family: str) -> Setting:
     scenario = found.scenario
     drafter = scenario.drafter
     length = int(found.sweep.points.draft_length[found.choice]) if found.choice is not None else 0
-    schedule = [ScheduleRange(e.batch_from, e.batch_to, e.draft_length) for e in found.schedule]
+    from specdec_cli.explore.schedules import held_by_a_drafting_server
+
+    entries = held_by_a_drafting_server(scenario, found.schedule)
+    schedule = [ScheduleRange(e.batch_from, e.batch_to, e.draft_length) for e in entries]
     varies = paste.by_batch and any(entry.draft_length for entry in schedule)
+    if varies and len(schedule) == 1:
+        length, varies = schedule[0].draft_length, False  # one draft length for every batch needs no schedule
     return settings_for(
         family,
         mechanism=drafter.mechanism if drafter is not None else _NO_DRAFTER,

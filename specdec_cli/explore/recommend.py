@@ -75,6 +75,8 @@ class Recommendation:
     limits: Limits
     choice: int | None
     """Index into the sweep's points; None where only a schedule was asked for."""
+    off_because: str | None
+    """Why the choice is off; None where it is not, or where there is no choice."""
     plateau: tuple[int, ...]
     """Draft lengths within the tie of the best, ascending; empty where speculation does not pay."""
     alternatives: tuple[int, ...]
@@ -124,6 +126,7 @@ def run_recommend(library: Library, options: Options, limits: Limits) -> Recomme
         sweep=sweep,
         limits=limits,
         choice=choice,
+        off_because=None if choice is None or sweep.points.draft_length[choice] else _why_off(sweep, choice, limits),
         plateau=plateau,
         alternatives=alternatives,
         guidelines=tuple(guidelines),
@@ -235,6 +238,22 @@ def _nearest_miss(sweep: Sweep, limits: Limits) -> str:
         f"no feasible point satisfies the limits: the fastest reaches {fastest:.1f} tokens/s/user "
         f"(TPOT {1000 / fastest:.2f} ms), the widest {widest:.0f} tokens/s/GPU"
     )
+
+
+def _why_off(sweep: Sweep, choice: int, limits: Limits) -> str:
+    """Why nothing is drafted at the chosen batch: nothing could be tried, nothing may be trusted, or nothing gains."""
+    points, batch = sweep.points, int(sweep.points.batch[choice])
+    tried = np.flatnonzero((points.batch == batch) & (points.draft_length > 0))
+    if len(tried):
+        bases = {sweep.grids[points.scenario[i]].basis[points.column[i]] for i in tried}
+        if bases == {"extrapolated"}:
+            return "every draft length asked for lies past the measured acceptance; --assume lets them in"
+        return f"no draft length gains more than {limits.min_gain * 100:.3g} %"
+    refused = next((entry for entry in sweep.infeasible if entry.batch == batch and entry.draft_length > 0), None)
+    if refused is not None:
+        hint = "; --assume takes its acceptance over" if refused.reason == "beyond_draft_window" else ""
+        return f"no draft length can be used: {refused.detail}{hint}"
+    return "no draft length was asked for"
 
 
 def _flips(sweep: Sweep, choice: int, limits: Limits) -> bool:

@@ -80,6 +80,15 @@ def schedule(scenario: Scenario, tie: float, min_gain: float, asked: bool) -> tu
     return tuple(entries)
 
 
+def held_by_a_drafting_server(scenario: Scenario, entries: Sequence[ScheduleEntry]) -> tuple[ScheduleEntry, ...]:
+    """The schedule up to the largest batch that fits beside the drafter: a server that speculates at some batch holds
+    the drafter's weights and KV cache at every batch, also where it does not draft."""
+    if not any(entry.draft_length for entry in entries):
+        return tuple(entries)
+    largest = int(scenario.memory.largest_batch(1)) * scenario.layout.ranks
+    return tuple(replace(e, batch_to=min(e.batch_to, largest)) for e in entries if e.batch_from <= largest)
+
+
 def schedule_by_context(
     library: Library, options: Options, contexts: Sequence[int], tie: float, min_gain: float
 ) -> tuple[ContextSchedule, ...]:

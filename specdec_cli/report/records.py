@@ -70,6 +70,7 @@ def recommend_record(
             "specdec_version": __version__,
             "inputs": inputs_record({**sweep.question.inputs, **asked}),
             "choice": _choice(found),
+            "off_because": found.off_because,
             "plateau": list(found.plateau),
             "alternatives": others,
             "guidelines": [

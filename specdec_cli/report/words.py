@@ -151,18 +151,13 @@ def answer_sentence(record: Record) -> str:
     where += [f"tp {choice['tp']}"] if len(inputs["tp"]["value"]) > 1 else []
     place = f" on {', '.join(where)}" if where else ""
     if not choice["speculate"]:
-        return f"{at}{place}: speculation off (no draft length gains more than {_least(inputs)})."
+        return f"{at}{place}: speculation off ({record['off_because']})."
     band = f"{choice['speedup_low']:.2f}-{choice['speedup_high']:.2f}"
     equal = f"; D = {plateau(record['plateau'])} are equally good" if len(record["plateau"]) > 1 else ""
     gain = f"{choice['speedup']:.2f}x as fast as without speculation (band {band})"
     if serving:
         gain = f"decode steps {gain}, {choice['serving_speedup']:.2f}x with prefill between them"
     return f"{at}{place}: draft length {choice['draft_length']} with {choice['drafter']}, {gain}{equal}."
-
-
-def _least(inputs: Record) -> str:
-    entry = inputs.get("min_gain")
-    return percent(entry["value"]) if entry else "the least gain asked for"
 
 
 def guideline_reasons(rules: Sequence[Record]) -> list[str]:

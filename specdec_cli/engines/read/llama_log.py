@@ -2,10 +2,10 @@
 
 Written by tools/server (slot print_timing) and common/speculative. Three forms: `draft acceptance rate = r ( a accepted
 / d generated)`; `draft acceptance = ..., mean len = ...`; since 2026-06 `..., mean acceptance length = ..., acceptance
-rate per position = (...)` or, on a line of its own, `acc per pos = (...)`; with cumulative `statistics NAME: ...` lines.
-The first token of a request comes with its prompt, before the eval time starts (measured: a request of one token reads
-0.001 ms), so target iterations = tokens - 1 - draft tokens accepted; draft time of a round = the second `dur` / #gen
-drafts.
+rate per position = (...)` or, on a line of its own, `acc per pos = (...)`. All with cumulative `statistics NAME: ...`
+lines. The first token of a request comes with its prompt, before the eval time starts (measured: a request of one token
+reads 0.001 ms), so target iterations = tokens - 1 - draft tokens accepted. Rates by position are of the rounds that
+drafted; the last round of a request often does not. Draft time of a round = the second `dur` / #gen drafts.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from specdec_cli.profiles.measured_run import Finding, MeasuredRun, RunFile
 FORMAT = "llama-cpp-log"
 EVAL, DRAFT, STATISTICS, REUSED = b"eval time =", b"draft acceptance", b"statistics ", b"graphs reused ="
 POSITIONS = b"acc per pos ="
+MOSTLY_DRAFTED = 0.8
+"""A smaller share of rounds with drafts is no end of a request: the rates are of something else."""
 MARKERS = (EVAL, DRAFT, STATISTICS, REUSED, POSITIONS)
 
 _TIME = re.compile(rb"eval time =\s*(\d+\.?\d*) ms /\s*(\d+) (?:tokens|runs)")
@@ -50,8 +52,8 @@ class _State:
     total_line: int = 0
     rate_only: list[tuple[int, float, float, tuple[float, ...] | None]] = field(default_factory=list)
     """Draft lines without their eval time: line, accepted, generated, rates; the first few."""
-    bare: float = 0.0
-    """Iterations of the last draft line, while its rates by position have not been read."""
+    bare: tuple[float, int] | None = None
+    """Iterations and accepted tokens of the last draft line, while its rates by position have not been read."""
     longest: int = 0
     reused: int | None = None
     """Graphs reused so far, where the log says; it counts since the start."""
@@ -161,17 +163,23 @@ def _draft(state: _State, hit: Hit) -> None:
             state.rate_only.append((hit.line, accepted, generated, rates))
         return
     state.drafted.at(hit.line)
-    state.drafted.accept(n, float(accepted), float(generated), rates)
-    state.bare = 0.0 if rates else n
+    state.drafted.accept(n, float(accepted), float(generated), _of_iterations(rates, n, accepted) if rates else None)
+    state.bare = None if rates else (n, accepted)
 
 
 def _positions(state: _State, hit: Hit) -> None:
     """The rates of the draft line before, on a line of their own."""
     rates = _rates(hit.text)
-    if rates and state.bare:
+    if rates and state.bare is not None:
         state.longest = max(state.longest, len(rates))
-        state.drafted.rated(state.bare, rates)
-    state.bare = 0.0
+        state.drafted.rated(state.bare[0], _of_iterations(rates, *state.bare))
+    state.bare = None
+
+
+def _of_iterations(rates: tuple[float, ...], n: float, accepted: int) -> tuple[float, ...]:
+    """Shares of the rounds that drafted as shares of all n; as they are where so many cannot have gone undrafted."""
+    share = accepted / n / sum(rates) if sum(rates) > 0 else 1.0
+    return tuple(rate * share for rate in rates) if MOSTLY_DRAFTED <= share <= 1.0 else rates
 
 
 def _rates(text: bytes) -> tuple[float, ...] | None:

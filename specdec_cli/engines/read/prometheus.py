@@ -1,9 +1,9 @@
-"""Prometheus scrapes of vLLM, SGLang, TensorRT-LLM, MAX Serve and llama.cpp: two of the same server are a delta, one a lifetime.
+"""Prometheus scrapes of serving engines: two of the same server are a delta, one a lifetime.
 
 vLLM (vllm/v1/spec_decode/metrics.py): counters over all engines of a server, `position` labels for the accepted
 tokens; `_created` twins are times. SGLang: gauges; `spec_accept_rate` changed its meaning and is ignored.
-llama.cpp (2026-10 and later): vLLM's names after
-`llamacpp:`. TensorRT-LLM: counters and an acceptance length. MAX Serve: per-position acceptance as a histogram in percent.
+TensorRT-LLM: counters and an acceptance length. MAX Serve: per-position acceptance as a histogram in percent.
+llama.cpp (2026-10): vLLM's names after `llamacpp:`.
 """
 
 from __future__ import annotations
