@@ -20,7 +20,6 @@ def main() -> None:
 
         code = run(sys.argv[1:])
     except KeyboardInterrupt:  # while modules load, before the command line can answer for itself
-        sys.stderr.write("interrupted\n")
         code = INTERRUPTED
     sys.exit(code)
 

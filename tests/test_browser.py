@@ -308,6 +308,7 @@ def test_arrow_keys_walk_the_points(browser: Browser, make: Callable[..., Path],
     assert "arrow keys" in browser.driver.find_element(By.ID, "point").text
     browser.settle()
     assert browser.js("return window.specdecView.signal('focus')") == -1
+    assert browser.console() == []
 
 
 def test_everything_is_reached_by_keyboard(browser: Browser, make: Callable[..., Path]) -> None:

@@ -311,8 +311,9 @@ def test_the_target_pass_follows_the_curve_at_any_batch() -> None:
 
 def test_past_its_end_a_curve_scales_the_computed_pass() -> None:
     step = step_of()
-    curve = VerifyCurve((1, 16), (6.82 * MS, 16.12 * MS), 0.0)  # twice the computed 3.41 and 8.06 ms
-    curved = replace(step, curve=curve)
+    alone = step.target_pass(step.shape(np.ones(()), np.array([1.0, 16.0]), np.zeros(()))).seconds
+    assert ms(alone) == pytest.approx([3.41, 8.06], rel=0.02)  # 3.1 + 0.31 n, and the activations
+    curved = replace(step, curve=VerifyCurve((1, 16), (2 * float(alone[0]), 2 * float(alone[1])), 0.0))
     plain, seen = (
         one.times(column(64), row(0), row(1), row(1), np.asarray(1.0)).target_s[0, 0] for one in (step, curved)
     )
@@ -538,10 +539,10 @@ def test_a_healthy_machine_gets_no_hints() -> None:
 
 
 def test_a_slow_plain_step_is_measured_against_the_weights() -> None:
-    """Weights and a token of KV: 3.1 ms at 1e11 B/s. 9.3 ms are 3.0x that."""
+    """Weights, activations and a token of KV: 3.11 ms at 1e11 B/s. 9.3 ms are 3.0x that."""
     found = hinted([measured_row(1, 0, 9.3)])
     assert list(found) == ["step_above_prior"]
-    assert "3.0x what the weights need (9.3 ms; they need 3.1 ms" in found["step_above_prior"]
+    assert "3.0x what the weights need (9.3 ms; they need 3.11 ms" in found["step_above_prior"]
 
 
 def test_eager_launches_are_recognised_by_their_size() -> None:
@@ -612,7 +613,10 @@ def test_one_draft_length_blames_neither() -> None:
 
 
 def test_a_busy_host_and_few_accepted_tokens() -> None:
-    rows = [measured_row(b, 0, 3.1 + 0.31 * b + 1.0 * b) for b in (1, 16, 64)]
+    """1 ms a request; a verify pass of four tokens each costs no more than its FLOPs, so these are not what grows."""
+    shapes = [measured_row(b, d, 1.0, al=2.0) for b, d in ((1, 0), (16, 0), (64, 0), (64, 3))]
+    computed = ms(predict_s(scenario_of().step, shapes))
+    rows = [replace(one, step_s=(t + one.batch) * MS) for one, t in zip(shapes, computed, strict=True)]
     assert "requests_cost_host_time" in hinted(rows)
     low = hinted([measured_row(1, 0, 3.41), measured_row(1, 1, 4.5, al=1.1), measured_row(1, 4, 6.5, al=1.2)])
     assert "AL = 1.10 at D = 1" in low["few_accepted"]
@@ -632,7 +636,7 @@ def codes(question: Question) -> list[str]:
 
 
 def test_a_calibration_moves_every_step(tmp_path: Path) -> None:
-    """Toy engine without overheads; calibrated 2 ms a step, 1 ms of entry, 0.5 ms a pass: D = 2 pays 2 + 1 + 2 x 0.5."""
+    """An engine without overheads; calibrated 2 ms a step, 1 ms of entry, 0.5 ms a pass: D = 2 pays 2 + 1 + 2 x 0.5."""
     own = asked(tmp_path, toy_calibration(), batches="1", draft_lengths="0,2", context=1000)
     plain = resolve(toy_library(tmp_path / "plain"), toy_options(batches="1", draft_lengths="0,2", context=1000))
     with_own, without = (evaluate(q.scenarios[0]).times.step_s[0] / MS for q in (own, plain))
@@ -670,7 +674,7 @@ def test_what_is_not_said_comes_from_the_calibration(tmp_path: Path) -> None:
 def test_another_machine_is_refused(tmp_path: Path, options: dict[str, Any], more: tuple[Any, ...], words: str) -> None:
     if "kv_dtype" in options:
         kernels = toy_kernels()
-        kernels["attention"]["fp8"] = kernels["attention"]["bf16"]
+        kernels["attention"]["fp8"] = dict(kernels["attention"]["bf16"])
         more = (toy_hardware(kernels={"default": kernels}),)
     with pytest.raises(UsageError, match=words):
         asked(tmp_path, toy_calibration(), *more, **options)
@@ -731,7 +735,7 @@ def test_a_report_survives_its_file(tmp_path: Path) -> None:
     question = resolve(
         library, replace(toy_options(context=1000, batches="1", draft_lengths="0..2"), calibration=str(path))
     )
-    assert ms(evaluate(question.scenarios[0]).times.step_s[0]) == pytest.approx([12, 30, 13], rel=1e-4)
+    assert ms(evaluate(question.scenarios[0]).times.step_s[0]) == pytest.approx([12, 30, 13], rel=1e-3)
 
 
 def test_a_curve_survives_its_file(tmp_path: Path) -> None:

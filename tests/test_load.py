@@ -68,7 +68,7 @@ def test_kind(tmp_path: Path) -> None:
     error = refusal(written(tmp_path, drop(toy_engine(), "kind")))
     assert (error.message, error.hint) == (
         "missing key `kind`",
-        "it is one of hardware, model, drafter, acceptance, engine, measurement",
+        "it is one of hardware, model, drafter, acceptance, engine, measurement, calibration",
     )
     error = refusal(written(tmp_path, toy_engine(kind="engin")))
     assert error.message.endswith("found `engin`")

@@ -16,7 +16,8 @@ from cli_runs import Answer, Runner, write_toys
 from conftest import REPO
 
 from specdec_cli.cli import pictures
-from specdec_cli.report.chart_page import ABOUT, VIEWS
+from specdec_cli.report.chart_page import ABOUT, ACCEPTANCE_TIPS, STEP_TIPS, VIEWS
+from specdec_cli.report.chart_spec import POINT_TIPS
 
 MAGIC = {"svg": b"<svg", "png": b"\x89PNG\r\n\x1a\n", "pdf": b"%PDF-"}
 
@@ -380,3 +381,11 @@ def test_page_scripts_and_styles_are_in_the_package() -> None:
     """page.js and page.css are read at run time: the wheel must carry them."""
     folder = REPO / "specdec_cli" / "report" / "web"
     assert {file.name for file in folder.iterdir()} == {"page.css", "page.js"}
+
+
+def test_page_js_knows_every_format_of_the_tips() -> None:
+    script = (REPO / "specdec_cli" / "report" / "web" / "page.js").read_text("utf-8")
+    formats = {form for tips in (POINT_TIPS, STEP_TIPS, ACCEPTANCE_TIPS) for _, _, form in tips if form}
+    assert formats
+    for form in formats:
+        assert f'"{form}": {{' in script

@@ -26,7 +26,7 @@ from toys import clockwork, shipped, toy_library, toy_options
 from specdec_cli.errors import InfeasibleError, UsageError
 from specdec_cli.explore.recommend import Limits, Recommendation, run_recommend
 from specdec_cli.explore.scenario import Options
-from specdec_cli.explore.schedules import ScheduleEntry, schedule, schedule_by_context
+from specdec_cli.explore.schedules import ScheduleEntry, held_by_a_drafting_server, schedule, schedule_by_context
 
 LENGTHS = {1: 1.8, 2: 2.4, 3: 2.8, 4: 3.0}
 CURVE = ",".join(f"{d}={al}" for d, al in LENGTHS.items())
@@ -437,3 +437,32 @@ def test_the_schedule_of_one_scenario_is_what_recommend_prints(tmp_path: Path) -
     assert found.schedule == schedule(found.scenario, 0.03, 0.02, False)
     assert all(isinstance(entry, ScheduleEntry) for entry in found.schedule)
     assert np.all(np.diff([entry.batch_from for entry in found.schedule]) > 0)
+
+
+# ------------------------------------------------------------------------------------------------ why it is off
+
+
+def test_off_says_why() -> None:
+    """Not tried, not to be trusted, and not worth it are three answers."""
+
+    def reason(**options: Any) -> str | None:
+        return run_recommend(shipped(), Options(**options), Limits(batch=8)).off_because
+
+    assert reason() is None
+    assert reason(draft_lengths="9,10") == (
+        "every draft length asked for lies past the measured acceptance; --assume lets them in"
+    )
+    assert (reason(context=8192) or "").startswith("no draft length can be used: llama-3.1-8b-eagle3 was trained on")
+    assert reason(drafter="none") == "no draft length was asked for"
+    assert reason(acceptance_rate=0.01) == "no draft length gains more than 2 %"
+
+
+def test_a_drafting_server_holds_its_drafter_at_every_batch() -> None:
+    found = run_recommend(shipped(), Options(), Limits())
+    scenario = found.scenario
+    largest = int(scenario.memory.largest_batch(1))
+    assert found.schedule[-1].draft_length == 0  # without the drafter a few more requests fit
+    assert found.schedule[-1].batch_to > largest
+    held = held_by_a_drafting_server(scenario, found.schedule)
+    assert held[-1].batch_to == largest
+    assert held[-1].draft_length > 0

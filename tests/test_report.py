@@ -446,7 +446,7 @@ def test_small_words() -> None:
 def test_sentences_of_a_choice(recommended: dict[str, Any]) -> None:
     assert answer_sentence(recommended).startswith("At batch 4: draft length ")
     off = {**recommended["choice"], "speculate": False, "draft_length": 0}
-    said = answer_sentence({**recommended, "choice": off})
+    said = answer_sentence({**recommended, "choice": off, "off_because": "no draft length gains more than 2 %"})
     assert said == "At batch 4: speculation off (no draft length gains more than 2 %)."
     without = {**recommended, "choice": None, "pays_from_batch": 2, "pays_to_batch": 64}
     assert answer_sentence(without) == "Speculation pays from batch 2 to 64 of those swept."

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import shipped, toy_library, toy_options
 
-from specdec_cli.errors import UsageError
+from specdec_cli.errors import ProfileError, UsageError
 from specdec_cli.explore.scenario import Options, resolve
 from specdec_cli.explore.sweep import evaluate
 from specdec_cli.explore.typical import measured_pairs, typical_acceptance, typical_lengths
@@ -135,7 +135,7 @@ def two_models(root: Path) -> Any:
 
 
 def test_without_acceptance_the_error_says_how_to_give_it(root: Path) -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(ProfileError) as caught:
         resolve(two_models(root), toy_options(model="other-model", drafter="other-eagle3"))
     for option in ("--acceptance-length", "--acceptance-rate", "--acceptance FILE", "--assume-acceptance typical"):
         assert option in str(caught.value)
@@ -156,6 +156,13 @@ def test_the_prior_is_labelled_assumed_and_warned_about(root: Path) -> None:
     estimate = scenario.acceptance.estimate(2) if scenario.acceptance is not None else None
     assert estimate is not None
     assert estimate.basis == "assumed"
+
+
+def test_a_pair_that_was_measured_keeps_its_measurement(root: Path) -> None:
+    asked = toy_options(model="toy-model", drafter="toy-model-eagle3", assume_acceptance="typical")
+    question = resolve(two_models(root), asked)
+    assert question.inputs["acceptance"].value == toy_acceptance()["name"]
+    assert all(note.code != "acceptance_assumed" for note in question.notes)
 
 
 def test_what_it_refuses(root: Path) -> None:

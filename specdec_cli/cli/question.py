@@ -20,6 +20,7 @@ SCENARIO = (
     "acceptance_rate",
     "acceptance_length",
     "assume_acceptance",
+    "calibration",
 )
 
 

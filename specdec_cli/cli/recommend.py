@@ -108,6 +108,7 @@ def recommend(
         from functools import partial
 
         from specdec_cli.cli.settings import Paste, emit_settings, engine_settings, known_engine
+        from specdec_cli.engines.settings import FAMILIES
         from specdec_cli.explore.axes import parse_contexts
         from specdec_cli.explore.recommend import Limits, run_recommend
         from specdec_cli.explore.scenario import DEFAULTS, Input
@@ -150,7 +151,7 @@ def recommend(
         if lengths is not None:
             by_context = schedule_by_context(library, options, lengths, limits.tie, limits.min_gain)
         found = run_recommend(library, options, limits)
-        if family is not None and found.scenario.engine.family != family:
+        if family is not None and found.scenario.engine.family in FAMILIES and found.scenario.engine.family != family:
             raise UsageError(
                 f"--emit {emit} and --engine {engine} conflict: what to paste is computed for the engine that takes it"
             )

@@ -88,7 +88,10 @@ def run_compare(library: Library, options: Options) -> Comparison:
 
 
 def _measured_drafters(library: Library, options: Options) -> str:
-    model = library.model(options.model or DEFAULTS.model).record
+    named = options.model
+    if named is None and options.calibration is not None:
+        named = library.calibration(options.calibration).record.scenario.model
+    model = library.model(named or DEFAULTS.model).record
     assumed = options.acceptance_rate is not None or options.acceptance_length is not None
     if options.assume_acceptance is not None:
         drafters = [loaded.record for loaded in library.drafters_for(model.name)]

@@ -80,7 +80,8 @@ def resolve(library: Library, options: Options, *, defaults: Defaults = DEFAULTS
         found.note("model_imported", loaded.note)
     engine_read = library.engine(found.pick("engine", options.engine, _engine_of(chips) or defaults.engine))
     engine = engine_read.record
-    for profile in (*named, loaded, engine_read):
+    read: list[Loaded[Any]] = [*named, loaded, engine_read]
+    for profile in read:
         _say_where_from(found, profile)
     workload = _workload(found)
     if workload is None:

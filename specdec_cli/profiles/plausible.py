@@ -29,7 +29,7 @@ BANDWIDTH_GB_PER_S = (10.0, 50_000.0)
 """From what one core reads of a desktop's DDR4 to twice the announced HBM4."""
 MEMORY_GB = (2.0, 4096.0)
 RIDGE = (2.0, 2000.0)
-"""bf16 FLOP per byte; one core of a CPU has 5; from chips without tensor cores to tensor cores on a notebook's memory it
+"""bf16 FLOP per byte; one core of a CPU has 5; chips without tensor cores to tensor cores on a notebook's memory it
 is 20 to 1000."""
 
 _COUNTS = {"K": 1e3, "M": MEGA, "B": GIGA, "T": TERA}

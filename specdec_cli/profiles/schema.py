@@ -11,10 +11,9 @@ from typing import Annotated, Literal
 import msgspec
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=100)]
-Positive = Annotated[float, msgspec.Meta(ge=1e-6, le=1e15)]
-"""Above zero, and within what any unit here can hold: beyond it arithmetic would overflow."""
-NonNegative = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
-Fraction = Annotated[float, msgspec.Meta(ge=1e-6, le=1.5)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+NonNegative = Annotated[float, msgspec.Meta(ge=0)]
+Fraction = Annotated[float, msgspec.Meta(gt=0, le=1.5)]
 """An achieved fraction of a datasheet peak. Above 1 is possible: clocks above the rated one, caches."""
 Count = Annotated[int, msgspec.Meta(ge=1)]
 CountOrZero = Annotated[int, msgspec.Meta(ge=0)]

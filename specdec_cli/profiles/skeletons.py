@@ -56,6 +56,7 @@ link:  # the scale-up fabric between the GPUs of one replica
   domain_gpus:  # required; GPUs that the fabric joins, 1 for none
 fitted: false  # true once the kernels below were fitted to measured tables of this chip
 confidence: medium  # high, medium or low
+# default_engine: vllm  # the engine that usually drives it, where the default of all does not run on it
 # price_usd_per_hour: 0.0  # an example
 # price_checked: "{today}"
 

@@ -31,6 +31,8 @@ MOST_ON_LINES = 7000
 """Points of frontiers; a file of 3 MB holds no more."""
 LABEL_GAP = 0.03
 """Least distance of two labels of a line, as a share of the axes."""
+NOTE_WIDTH, NOTE_HEIGHT = 0.17, 0.07
+"""What the words beside the chosen point take, to its left and below: no label stands there."""
 STEP_PARTS = {
     "target_kernels_ms": "target pass",
     "verify_adds_ms": "verifying adds",
@@ -152,7 +154,7 @@ def _point_rows(
     choice: int | None,
 ) -> list[Record]:
     line_of = {int(index): line for line in lines for index in line.points}
-    labelled = {index for line in lines if line.speculates for index in _labelled(sweep, line, on_lines)}
+    labelled = {index for line in lines if line.speculates for index in _labelled(sweep, line, on_lines, choice)}
     parts = [_parts(grid) for grid in sweep.grids]
     ridges = [_ridge(grid, *cells[index]) for index, grid in enumerate(sweep.grids)]
     frontier = {int(index) for line in lines for index in line.frontier}
@@ -182,15 +184,22 @@ def _point_rows(
     return rows
 
 
-def _labelled(sweep: Sweep, line: Series, on_lines: set[int]) -> list[int]:
+def _labelled(sweep: Sweep, line: Series, on_lines: set[int], choice: int | None) -> list[int]:
     """Points of a line that are far enough apart for their D to be read."""
     points = sweep.points
     width, height = float(points.interactivity.max()), float(points.throughput.max())
+
+    def place(index: int) -> tuple[float, float]:
+        return float(points.interactivity[index]) / width, float(points.throughput[index]) / height
+
+    note = place(choice) if choice is not None else (-1.0, -1.0)
     found: list[int] = []
     last = (-1.0, -1.0)
     for index in line.frontier.tolist():
-        here = (points.interactivity[index] / width, points.throughput[index] / height)
-        if index in on_lines and max(abs(here[0] - last[0]), abs(here[1] - last[1])) >= LABEL_GAP:
+        here = place(index)
+        covered = 0 < note[0] - here[0] < NOTE_WIDTH and 0 <= note[1] - here[1] < NOTE_HEIGHT
+        apart = max(abs(here[0] - last[0]), abs(here[1] - last[1])) >= LABEL_GAP
+        if index in on_lines and apart and not covered:
             found.append(index)
             last = here
     return found

@@ -147,11 +147,11 @@ def _shape(data: ChartData, legend: bool) -> alt.Shape:
     return alt.Shape("series", type="nominal", scale=scale, legend=_legend(legend))
 
 
-def _dash(data: ChartData, legend: bool) -> alt.StrokeDash:
+def _dash(data: ChartData) -> alt.StrokeDash:
     drawn = strokes([line.speculates for line in data.series])
     names = [line.name for line in data.series]
     scale = alt.Scale(domain=names, range=[list(stroke.dash) for stroke in drawn])
-    return alt.StrokeDash("series", type="nominal", scale=scale, legend=_legend(legend))
+    return alt.StrokeDash("series", type="nominal", scale=scale, legend=None)  # dashes would fray the symbols
 
 
 # ------------------------------------------------------------------------------------------------ frontier
@@ -167,7 +167,7 @@ def _frontier(data: ChartData, drawing: Drawing) -> Chart:
         .mark_point(size=14, filled=True, opacity=0.42, tooltip=True)
         .encode(color=colour, tooltip=_tips()),
         lines.mark_line(strokeWidth=2).encode(
-            color=colour, strokeDash=_dash(data, drawing.legend), order=alt.Order(INTERACTIVITY, type="quantitative")
+            color=colour, strokeDash=_dash(data), order=alt.Order(INTERACTIVITY, type="quantitative")
         ),
         lines.mark_point(size=70, filled=True, opacity=1).encode(
             color=colour, shape=_shape(data, drawing.legend), tooltip=_tips()

@@ -26,5 +26,5 @@ def image(spec: dict[str, Any], style: str) -> bytes:
 
 def library() -> str:
     """Vega, Vega-Lite and Vega-Embed in one script, in the versions that the charts are written for."""
-    # Without a snippet of one's own, which its types ask for, the script sets window.vega and window.vegaEmbed.
+    # Without a snippet of one's own, which its types ask for and its code does not, it sets window.vegaEmbed.
     return vl_convert.javascript_bundle(vl_version=vega_lite_version())  # type: ignore[call-arg]

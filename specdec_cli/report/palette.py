@@ -77,6 +77,8 @@ def theme_config(theme: Theme, font: str = FONT) -> dict[str, Any]:
         "legend": {
             "labelColor": theme.ink,
             "titleColor": theme.ink,
+            "symbolBaseFillColor": theme.ink,
+            "symbolBaseStrokeColor": theme.ink,
             "labelFontSize": 12,
             "symbolSize": 90,
             "columns": 4,

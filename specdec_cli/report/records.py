@@ -16,6 +16,7 @@ from specdec_cli.explore.recommend import Recommendation, Users
 from specdec_cli.explore.scenario import NO_DRAFTER, Input, Note, Scenario
 from specdec_cli.explore.schedules import ContextSchedule, ScheduleEntry
 from specdec_cli.explore.sweep import Infeasible, Sweep
+from specdec_cli.explore.uncertainty import CalibratedBand
 from specdec_cli.report.points import point_records
 from specdec_cli.units import GIGA, MEGA, MS
 
@@ -70,7 +71,6 @@ def recommend_record(
             "specdec_version": __version__,
             "inputs": inputs_record({**sweep.question.inputs, **asked}),
             "choice": _choice(found),
-            "off_because": found.off_because,
             "plateau": list(found.plateau),
             "alternatives": others,
             "guidelines": [
@@ -90,6 +90,7 @@ def recommend_record(
             "schedule": _schedule(found.schedule),
             "engine_settings": {engine: dict(settings) for engine, settings in engine_settings.items()},
             "warnings": warning_records(found.notes),
+            "off_because": found.off_because,
             "split": _split(found),
             "runner_up": _runner_up(found, others),
             "swept_batches": [min(found.scenario.batches), max(found.scenario.batches)],
@@ -173,6 +174,21 @@ def _uplift(row: Uplift) -> Record:
     }
 
 
+def _calibration(scenario: Scenario) -> Record | None:
+    """What the step times were calibrated with, and where it holds."""
+    own, band = scenario.calibration, scenario.band
+    if own is None or not isinstance(band, CalibratedBand):
+        return None
+    return {
+        "name": own.name,
+        "method": own.method,
+        "time_band": band.inside,
+        "batch_from": band.batches[0],
+        "batch_to": band.batches[1],
+        "longest_draft": band.longest,
+    }
+
+
 def scenario_record(scenario: Scenario) -> Record:
     """What the figures of one scenario rest on."""
     measured, memory, layout = scenario.acceptance_profile, scenario.memory, scenario.layout
@@ -200,6 +216,7 @@ def scenario_record(scenario: Scenario) -> Record:
         "input_tokens": workload.input_tokens if workload is not None else None,
         "output_tokens": workload.output_tokens if workload is not None else None,
         "time_band": scenario.band.relative,
+        "calibration": _calibration(scenario),
         "memory": {
             "usable_gb_per_gpu": memory.usable / GIGA,
             "target_weights_gb_per_gpu": memory.target_weights / GIGA,

@@ -100,6 +100,7 @@ def scenario_lines(record: Record) -> list[str]:
         lines.append(f"{text}; {one['drafter']}, {acceptance}")
     bands = sorted({one["time_band"] for one in record["scenarios"]})
     lines.append(f"step times computed, +-{' or '.join(percent(band) for band in bands)} against a plain step")
+    lines += dict.fromkeys(_calibrated(one["calibration"]) for one in record["scenarios"] if one["calibration"])
     prices = {
         one["hardware"]: f"{one['hardware']} {one['price_usd_per_hour']:g} USD (checked {one['price_checked']})"
         for one in record["scenarios"]
@@ -111,6 +112,16 @@ def scenario_lines(record: Record) -> list[str]:
     if defaults:
         lines.append(f"by default: {', '.join(defaults)}")
     return lines
+
+
+def _calibrated(own: Record) -> str:
+    batches = f"{own['batch_from']:g}"
+    if own["batch_to"] != own["batch_from"]:
+        batches += f" to {own['batch_to']:g}"
+    return (
+        f"calibrated with {own['name']}: +-{percent(own['time_band'])} where it was measured "
+        f"(batch {batches}, D up to {own['longest_draft']})"
+    )
 
 
 def _lengths(scenario: Record) -> str:

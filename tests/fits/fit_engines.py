@@ -111,6 +111,7 @@ class _WithEngine:
 @dataclass(frozen=True, slots=True)
 class _Found:
     record: Engine
+    origin: str = "shipped"
 
 
 def with_constants(engine: Engine, constants: Mapping[str, float]) -> Engine:

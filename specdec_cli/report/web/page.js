@@ -107,10 +107,16 @@
     }
   };
 
+  // The formats of the tooltips, which are d3's, for the panel below the chart.
+  const numbers = {
+    ",d": { maximumFractionDigits: 0 },
+    "d": { maximumFractionDigits: 0, useGrouping: false },
+    ".2f": { minimumFractionDigits: 2, maximumFractionDigits: 2 },
+    ",.4~r": { maximumSignificantDigits: 4 },
+  };
   const said = (value, format) => {
     if (value === null || value === undefined) return "-";
-    if (typeof value === "string" || !format) return String(value);
-    return vega.format(format)(value);
+    return format ? new Intl.NumberFormat("en-US", numbers[format]).format(value) : String(value);
   };
   const show = (row) => {
     state.focus = row.id;
