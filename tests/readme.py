@@ -12,6 +12,7 @@ from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[1]
 README = REPO / "README.md"
+DATA = REPO / "tests" / "data" / "readme"
 
 _BLOCK = re.compile(r"(?P<mark><!-- output -->\n)?```console\n(?P<body>.*?)```", re.DOTALL)
 
@@ -42,6 +43,8 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """
     if shutil.which("jq") is None:
         command = re.sub(r"\| jq '[^']*'", "| cat", command)
+    for file in DATA.iterdir():
+        shutil.copy(file, folder / file.name)
     bin_folder = folder / "bin"
     bin_folder.mkdir(exist_ok=True)
     shim = bin_folder / "specdec"

@@ -137,7 +137,9 @@ def _colour(data: ChartData, legend: bool) -> alt.Color:
 
 
 def _legend(wanted: bool) -> alt.Legend | None:
-    return alt.Legend(title=None, orient="top", symbolOpacity=1, labelLimit=420) if wanted else None
+    return (
+        alt.Legend(title=None, orient="top", symbolOpacity=1, symbolStrokeWidth=0, labelLimit=420) if wanted else None
+    )
 
 
 def _shape(data: ChartData, legend: bool) -> alt.Shape:
@@ -151,7 +153,7 @@ def _dash(data: ChartData) -> alt.StrokeDash:
     drawn = strokes([line.speculates for line in data.series])
     names = [line.name for line in data.series]
     scale = alt.Scale(domain=names, range=[list(stroke.dash) for stroke in drawn])
-    return alt.StrokeDash("series", type="nominal", scale=scale, legend=None)  # dashes would fray the symbols
+    return alt.StrokeDash("series", type="nominal", scale=scale, legend=None)
 
 
 # ------------------------------------------------------------------------------------------------ frontier
