@@ -371,3 +371,19 @@ def test_shipped_curves_stay_in_their_bounds(name: str) -> None:
             assert any(p.verify_width is not None for p in points)
             continue
         assert 1.0 <= found.low <= found.acceptance_length <= found.high <= 1.0 + draft_length
+
+
+# --------------------------------------------------------------------------------------------- other data sets
+
+
+def test_the_band_of_other_data_sets_does_not_end_with_the_last_measurement() -> None:
+    own, low, high = (AcceptanceCurve({1: 1.6, 2: 2.0}), AcceptanceCurve({2: 1.5}), AcceptanceCurve({2: 2.5}))
+    curve = widened(own, [low, high])
+    at_two, at_three = curve.estimate(2), curve.estimate(3)
+    assert at_two is not None
+    assert at_three is not None
+    assert (at_two.low, at_two.high) == (1.5, 2.5)
+    # c = 0.4/0.6, so AL(3) = 2 + 0.4 * 2/3 = 2.2667: the gain over 1 grows by 1.2667, and the band with it
+    assert at_three.acceptance_length == pytest.approx(2 + 0.4 * 2 / 3)
+    assert at_three.low <= 1 + 0.5 * 1.2667 + 1e-4
+    assert at_three.high == pytest.approx(1 + 1.5 * (at_three.acceptance_length - 1))

@@ -193,7 +193,16 @@ class WidenedCurve:
             return None
         reached = [o.estimate(draft_length) for o in self.others if draft_length <= o.largest_measured]
         values = [e.acceptance_length for e in reached if e is not None and e.verify_width == own.verify_width]
-        return replace(own, low=min([own.low, *values]), high=max([own.high, *values]))
+        low, high = min([own.low, *values]), max([own.high, *values])
+        last = self.curve.largest_measured
+        if draft_length > last > 0:
+            # Past the last measurement the other data sets differ by no less than they did there.
+            known = self.estimate(last)
+            if known is not None and known.acceptance_length > 1.0:
+                gain = (own.acceptance_length - 1.0) / (known.acceptance_length - 1.0)
+                low = min(low, 1.0 + gain * (known.low - 1.0))
+                high = max(high, min(1.0 + gain * (known.high - 1.0), 1.0 + draft_length))
+        return replace(own, low=low, high=high)
 
 
 class ConstantRate:
