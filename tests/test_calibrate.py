@@ -29,7 +29,7 @@ from specdec_cli.errors import ProfileError, UsageError
 from specdec_cli.explore.calibrate import (
     LINE_FROM,
     Row,
-    bounded_least_squares,
+    _host_slopes,
     calibrate,
     calibrated,
     lines_through,
@@ -39,6 +39,7 @@ from specdec_cli.explore.calibrate_hints import hints, plain_split
 from specdec_cli.explore.calibrate_report import calibration_profile, report_calibration
 from specdec_cli.explore.calibrate_rows import measured, off_files, with_draft_lengths
 from specdec_cli.explore.calibration_use import correction_of, curve_of
+from specdec_cli.explore.least_squares import bounded_least_squares
 from specdec_cli.explore.run_checks import CheckOptions
 from specdec_cli.explore.scenario import Question, Scenario, resolve
 from specdec_cli.explore.sweep import evaluate
@@ -221,6 +222,32 @@ def test_a_pass_that_is_a_share_of_the_target_stays_one() -> None:
     fit = calibrate(step, rows)
     assert fit.fitted.draft_pass_ms == 0.0
     assert fit.fitted.draft_pass_target_fraction > 0.2
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.1])
+def test_slopes_of_host_times_are_what_a_small_change_does(fraction: float) -> None:
+    overheads = {"step_ms": 2.0, "per_request_us": 10.0, "speculation_ms": 1.0, "draft_pass_ms": 0.5}
+    engine = toy_engine(overheads=toy_overheads(**overheads, draft_pass_target_fraction=fraction))
+    step = step_of(drafter=toy_drafter(), engine=engine)
+    rows = [measured_row(b, d, 1.0, al=1 + d / 2) for b, d in ((1, 0), (1, 3), (16, 0), (16, 2))]
+    own = constants_of(step.overheads, "eagle3", trees=False)
+    plain = step.times(
+        column(1, 1, 16, 16), column(0, 3, 0, 2), column(1, 4, 1, 3), column(1, 2.5, 1, 2), np.asarray(1.0)
+    )
+    slopes = _host_slopes(step, rows, plain.target_s[:, 0], fraction > 0)
+    last = "draft_pass_target_fraction" if fraction else "draft_pass_ms"
+    for place, name in enumerate(("step_ms", "per_request_us", "speculation_ms", last)):
+        moved = msgspec.structs.replace(own, **{name: getattr(own, name) + 0.01})
+        change = predict_s(calibrated(step, moved), rows) - predict_s(calibrated(step, own), rows)
+        assert slopes[:, place] == pytest.approx(change / 0.01, rel=1e-6, abs=1e-12)
+
+
+def test_many_rows_are_left_out_in_turns() -> None:
+    step = clock()
+    rows = [measured_row(b, 0, 10.0 + 0.1 * b) for b in range(1, 41)]
+    fit = calibrate(step, rows)
+    assert fit.left_out_s is not None
+    assert fit.left_out_s == pytest.approx(fit.measured_s, rel=2e-3)
 
 
 # --------------------------------------------------------------------------------------------- straight lines

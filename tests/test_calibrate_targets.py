@@ -7,9 +7,11 @@ neighbouring lengths (Qwen3-235B at batch 8), which no line through its end poin
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from toys import shipped
 
 from specdec_cli.explore.calibrate import Fit, Row, calibrate, predict_s
 from specdec_cli.explore.validate_points import PointResult, recreate, scenario_of
+from specdec_cli.physics.calibrated import VerifyCurve
 from specdec_cli.physics.step import StepModel
 from specdec_cli.profiles.measurement import Measurement
 
@@ -156,6 +159,28 @@ def test_profiles_alone_are_far_behind() -> None:
     )
     missed = [e for one, steps in prior for e in one.errors(steps * one.rows[0].step_s / steps[0])]
     assert np.median(missed) > 2 * np.median([e for one in tried() for e in one.errors(one.calibrated_s)])
+
+
+# ----------------------------------------------------------------------------------------- curves of a pass
+
+STAIRS = {"mi50-single-repack": [(8, 9), (32, 33)], "mi50x2-tensor-repack": [(8, 9)], "v100-7b-f16-batched": [(1, 2)]}
+"""Published curves -> the stairs that their sources speak of, among others."""
+
+
+def test_published_curves_are_kept_as_they_are(shared_data: Path) -> None:
+    curves: dict[str, list[tuple[int, float]]] = {}
+    with (shared_data / "verify_curves.csv").open(encoding="utf-8") as file:
+        for line in csv.DictReader(file):
+            curves.setdefault(line["curve"], []).append((int(line["n_tokens"]), float(line["value"])))
+    assert len(curves) >= 12
+    for name, points in curves.items():
+        points.sort()
+        curve = VerifyCurve(tuple(n for n, _ in points), tuple(v for _, v in points), 0.0)
+        assert curve.at(np.array(curve.tokens)) == pytest.approx(curve.seconds), name
+        assert set(STAIRS.get(name, [])) <= set(curve.risers()), (name, curve.risers())
+        every = curve.at(np.arange(curve.tokens[0], curve.tokens[-1] + 1, dtype=np.float64))
+        assert every.min() >= min(curve.seconds)
+        assert every.max() <= max(curve.seconds)
 
 
 # ------------------------------------------------------------------------------------- one batch for the others

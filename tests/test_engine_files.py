@@ -284,6 +284,25 @@ def test_llama_slots_at_once_leave_the_batch_open(tmp_path: Path) -> None:
     assert "parallel_slots" in codes(file)
 
 
+def test_llama_acceptance_that_the_server_invents(tmp_path: Path) -> None:
+    text = (FILES / "llama_positions.log").read_text("utf-8")
+    said = "0.00.373.343 W spec common_specu: synthetic speculative acceptance is enabled for benchmarking; "
+    (plain,) = read_runs([written(tmp_path, text, "plain.log")])[0].runs
+    (run,) = read_runs([written(tmp_path, f"{said}generated output is not valid\n{text}", "forced.log")])[0].runs
+    assert "forced_acceptance" not in {finding.code for finding in plain.findings}
+    assert "forced_acceptance" in {finding.code for finding in run.findings}
+    assert run.step_s == plain.step_s
+
+
+def test_llama_rates_of_rounds_that_drafted(tmp_path: Path) -> None:
+    # 231 tokens: 110 rounds after the first; the rates are of the 100 that drafted: 0.7 x 100 / 110.
+    text = (FILES / "llama_positions.log").read_text("utf-8").replace("221 tokens", "231 tokens")
+    (run,) = read_runs([written(tmp_path, text)])[0].runs
+    assert run.iterations == 110
+    assert run.per_position == pytest.approx((70 / 110, 50 / 110))
+    assert run.acceptance_length == pytest.approx(1 + 120 / 110)
+
+
 def test_llama_totals_alone_will_do(tmp_path: Path) -> None:
     line = (FILES / "llama_2026.log").read_text("utf-8").splitlines()[3]
     (run,) = read_runs([written(tmp_path, line + "\n")], forced="llama-cpp-log")[0].runs

@@ -69,7 +69,8 @@ def test_three_runs_predict_the_others(points: list[Point]) -> None:
     errors = {point.draft_length: abs(point.calibrated_ms / point.measured_ms - 1) for point in points}
     assert max(errors[length] for length in GIVEN) < 0.05
     inside = [error for length, error in errors.items() if length not in GIVEN]
-    # Kernels have steps between tile sizes that three runs cannot show: 8 % off in the middle, 14 % at worst, measured.
+    # Kernels have steps between tile sizes that three runs cannot show: over two runs 6 % off in the median, 17 % at
+    # worst.
     assert statistics.median(inside) < 0.15
     assert max(inside) < 0.30
 
@@ -77,7 +78,8 @@ def test_three_runs_predict_the_others(points: list[Point]) -> None:
 def test_the_choice_made_of_predictions_is_nearly_the_best_measured(points: list[Point]) -> None:
     chosen = max(points, key=lambda point: point.speed(point.calibrated_ms))
     best = max(point.speed(point.measured_ms) for point in points)
-    assert chosen.speed(chosen.measured_ms) > 0.9 * best
+    # Lost by the stairs between tiles: 7 and 8 % in f32, 0 in q8_0, where off is best and chosen.
+    assert chosen.speed(chosen.measured_ms) > 0.85 * best
 
 
 def test_calibration_comes_nearer_than_the_profiles(points: list[Point]) -> None:

@@ -10,13 +10,13 @@ Where rows stay far off, the model is carried onto straight lines through them.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
+from specdec_cli.explore.least_squares import bounded_least_squares
 from specdec_cli.physics.calibrated import (
     StepCorrection,
     VerifyCurve,
@@ -25,7 +25,7 @@ from specdec_cli.physics.calibrated import (
     with_host_constants,
 )
 from specdec_cli.physics.roofline import Floats
-from specdec_cli.physics.step import StepModel
+from specdec_cli.physics.step import StepModel, StepTimes
 from specdec_cli.profiles.calibration import Constants
 from specdec_cli.units import MS, US
 
@@ -46,7 +46,9 @@ STILL = 1e-6  # spread of what is not fitted
 LINE_FROM = 0.10
 """A residual from which the fitted form is not what was measured, and straight lines through the steps are better."""
 ROUNDS = 12
-SETTLED = 1e-7
+SETTLED = 1e-4  # of the spreads
+SMALL = 1e-4  # of a scale's logarithm
+MOST_FOLDS = 16
 
 NAMES = ("memory_scale", "compute_scale", "step_ms", "per_request_us", "speculation_ms", "draft_pass")
 
@@ -107,19 +109,23 @@ class Fit:
 
 def predict_s(step: StepModel, rows: Sequence[Row]) -> Floats:
     """The whole step of each row, s."""
+    found: Floats = _times(step, rows).step_s[:, 0]
+    return found
+
+
+def _times(step: StepModel, rows: Sequence[Row]) -> StepTimes:
+    """The rows' times, shape (rows, 1)."""
 
     def column(values: Sequence[float]) -> Floats:
         return np.array(values, dtype=np.float64)[:, None]
 
-    times = step.times(
+    return step.times(
         column([row.batch for row in rows]),
         column([row.draft_length for row in rows]),
         column([row.width for row in rows]),
         column([row.accepted for row in rows]),
         column([row.context for row in rows]),
     )
-    found: Floats = times.step_s[:, 0]
-    return found
 
 
 def calibrated(
@@ -157,14 +163,7 @@ def calibrate(step: StepModel, rows: Sequence[Row], curve: VerifyCurve | None = 
     """
     trees = bool(rows) and all(row.width > row.draft_length + 1 for row in rows if row.draft_length)
     trees = trees and any(row.draft_length for row in rows)
-    left_out = None
-    if len(rows) > 1:
-        left_out = np.array(
-            [
-                predict_s(_fit(step, [*rows[:place], *rows[place + 1 :]], curve, trees)[1], [row])[0]
-                for place, row in enumerate(rows)
-            ]
-        )
+    left_out = _left_out(step, rows, curve, trees) if len(rows) > 1 else None
     fitted, model = _fit(step, rows, curve, trees)
     return Fit(
         rows=tuple(rows),
@@ -177,6 +176,16 @@ def calibrate(step: StepModel, rows: Sequence[Row], curve: VerifyCurve | None = 
         fitted_s=predict_s(model, rows),
         left_out_s=left_out,
     )
+
+
+def _left_out(step: StepModel, rows: Sequence[Row], curve: VerifyCurve | None, trees: bool) -> Floats:
+    """Each row as the model fitted to the others has it; of many rows several are left out at a time."""
+    found = np.empty(len(rows))
+    folds = min(len(rows), MOST_FOLDS)
+    for fold in range(folds):
+        kept = [row for place, row in enumerate(rows) if place % folds != fold]
+        found[fold::folds] = predict_s(_fit(step, kept, curve, trees)[1], rows[fold::folds])
+    return found
 
 
 def _fit(step: StepModel, rows: Sequence[Row], curve: VerifyCurve | None, trees: bool) -> tuple[Constants, StepModel]:
@@ -217,18 +226,22 @@ def fit_constants(step: StepModel, rows: Sequence[Row], curve: VerifyCurve | Non
     least = np.array([smallest, smallest, 0.0, 0.0, 0.0, 0.0])
     measured = np.array([row.step_s for row in rows])
 
-    def missed(theta: Floats) -> Floats:
-        constants = _constants(theta, prior, by_fraction)
-        found: Floats = predict_s(calibrated(step, constants, trees=trees, curve=curve), rows) / measured - 1.0
-        return found
+    def model_at(theta: Floats) -> StepModel:
+        return calibrated(step, _constants(theta, prior, by_fraction), trees=trees, curve=curve)
 
     theta = start
     for _ in range(ROUNDS):
-        here = missed(theta)
-        small = spread * 1e-4
-        slopes = np.stack(
-            [(missed(theta + small * unit) - here) / small[i] for i, unit in enumerate(np.eye(6))], axis=1
-        )
+        model = model_at(theta)
+        times = _times(model, rows)
+        steps = times.step_s[:, 0]
+        here = steps / measured - 1.0
+        scales = np.zeros((len(rows), 2))
+        if curve is None:
+            for place in (0, 1):
+                aside = theta + SMALL * np.eye(6)[place]
+                scales[:, place] = (predict_s(model_at(aside), rows) - steps) / SMALL
+        host = _host_slopes(model, rows, times.target_s[:, 0], by_fraction)
+        slopes = np.hstack([scales, host]) / measured[:, None]
         # here + slopes (next - theta) = 0 in units of NOISE, next - start = 0 in units of spread.
         matrix = np.vstack([slopes / NOISE, np.diag(1.0 / spread)])
         wanted = np.concatenate([(slopes @ theta - here) / NOISE, start / spread])
@@ -238,6 +251,18 @@ def fit_constants(step: StepModel, rows: Sequence[Row], curve: VerifyCurve | Non
         if moved < SETTLED:
             break
     return _constants(theta, prior, by_fraction)
+
+
+def _host_slopes(model: StepModel, rows: Sequence[Row], target_s: Floats, by_fraction: bool) -> Floats:
+    """What a step takes longer for each ms of step, us of request, ms of entry fee, ms (or share of a plain step) of
+    pass: shape (rows, 4), s. Host times add up, so these are exact."""
+    lengths = np.array([float(row.draft_length) for row in rows])
+    batches = np.array([row.batch for row in rows])
+    passes = model.plan.passes(lengths) if model.plan is not None else np.zeros_like(lengths)
+    # A pass that is a share of the plain step grows with what the plain step's host takes.
+    share = 1.0 + passes * model.overheads.draft_pass_target_fraction
+    each = passes * (target_s if by_fraction else MS)
+    return np.stack([MS * share, US * batches * share, MS * (lengths > 0), each], axis=1)
 
 
 def _vector(constants: Constants, by_fraction: bool) -> Floats:
@@ -268,31 +293,6 @@ def _plain_step_s(step: StepModel, rows: Sequence[Row]) -> float:
     alone = replace(first, batch=1.0, draft_length=0, verify_width=None, acceptance_length=1.0)
     expected, own = predict_s(step, [alone, first])
     return float(expected * first.step_s / own)
-
-
-def bounded_least_squares(matrix: Floats, wanted: Floats, least: Floats) -> Floats:
-    """The x >= least that brings matrix x nearest to `wanted`; full column rank.
-
-    Tries every set of unknowns that may lie at their bounds: exact, and quick for the six there are.
-    """
-    columns = matrix.shape[1]
-    right = wanted - matrix @ least
-    best, least_cost = np.zeros(columns), float(right @ right)
-    for free in itertools.product((True, False), repeat=columns):
-        chosen = np.array(free)
-        if not chosen.any():
-            continue
-        found = np.zeros(columns)
-        found[chosen] = np.linalg.lstsq(matrix[:, chosen], right, rcond=None)[0]
-        if np.any(found < 0.0):
-            continue
-        left = matrix @ found - right
-        cost = float(left @ left)
-        if cost < least_cost:
-            best, least_cost = found, cost
-        if chosen.all():
-            break  # nothing is at its bound: no other set does better
-    return best + least
 
 
 # ---------------------------------------------------------------------------------------- lines through steps

@@ -20,10 +20,10 @@ from specdec_cli.profiles.measured_run import Finding, MeasuredRun, RunFile
 
 FORMAT = "llama-cpp-log"
 EVAL, DRAFT, STATISTICS, REUSED = b"eval time =", b"draft acceptance", b"statistics ", b"graphs reused ="
-POSITIONS = b"acc per pos ="
+POSITIONS, FORCED = b"acc per pos =", b"synthetic speculative acceptance"
 MOSTLY_DRAFTED = 0.8
 """A smaller share of rounds with drafts is no end of a request: the rates are of something else."""
-MARKERS = (EVAL, DRAFT, STATISTICS, REUSED, POSITIONS)
+MARKERS = (EVAL, DRAFT, STATISTICS, REUSED, POSITIONS, FORCED)
 
 _TIME = re.compile(rb"eval time =\s*(\d+\.?\d*) ms /\s*(\d+) (?:tokens|runs)")
 _DRAFT = re.compile(rb"\(\s*(\d+) accepted /\s*(\d+) generated\)")
@@ -55,6 +55,8 @@ class _State:
     bare: tuple[float, int] | None = None
     """Iterations and accepted tokens of the last draft line, while its rates by position have not been read."""
     longest: int = 0
+    forced: int | None = None
+    """Line that says that acceptance is invented (--spec-synth-len, --spec-synth-rates)."""
     reused: int | None = None
     """Graphs reused so far, where the log says; it counts since the start."""
     tally: Tally = field(default_factory=Tally)
@@ -77,6 +79,9 @@ def read_llama_log(source: Source) -> RunFile:
     if state.reused is not None and state.reused < 0.5 * rounds:
         message = f"graphs reused {state.reused} times in {rounds:.0f} rounds: most rounds built theirs anew"
         findings.append(Finding("graphs_off", message))
+    if state.forced is not None:
+        message = f"line {state.forced} simulates acceptance: the AL is invented, only the step times are measured"
+        runs = tuple(run.found("forced_acceptance", message) if run.draft_length != 0 else run for run in runs)
     if len(state.slots) > 1:
         findings.append(
             Finding("parallel_slots", f"{len(state.slots)} slots answered: how many at once is not in the log")
@@ -93,6 +98,8 @@ def _take(state: _State, hit: Hit) -> None:
         _statistics(state, hit)
     elif marker is DRAFT:
         _draft(state, hit)
+    elif marker is FORCED:
+        state.forced = hit.line
     elif marker is POSITIONS:
         _positions(state, hit)
     elif marker is REUSED:
