@@ -24,6 +24,11 @@ from specdec_cli.profiles.load import Loaded, load_file
 from specdec_cli.profiles.schema import Engine, Hardware, KernelSet, Source
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "fits"))
+
+import hardware_file  # noqa: E402
+import routing  # noqa: E402
+
 WRITE_HARDWARE = ROOT / "tests" / "fits" / "write_hardware.py"
 ENGINES = ROOT / "profiles" / "engines"
 HARDWARE = sorted((ROOT / "profiles" / "hardware").glob("*.yaml"))
@@ -32,6 +37,7 @@ QUICK_CHIP = "l40s"  # seconds, and every kind of rule applies to it
 FITTED_FROM = re.compile(r"^aiconfigurator-core \d+\.\d+\.\d+ .*, (vLLM|SGLang|TensorRT-LLM|NCCL) \d")
 SHARE = re.compile(r"^fitted on (\d+)(-\d+)? % of the rows, by shape; ")
 ERRORS = re.compile(r"median error on the other shapes ([^;(]*)")
+SKEWED_ERRORS = re.compile(r"; with power-law routing \([^)]*\) on one GPU ([^;(]*)")
 ERROR = re.compile(r"(?:(\w+) )?(\d+\.\d) %")
 
 # Median over chips of the median error on shapes that were not fitted, percent.
@@ -76,19 +82,19 @@ def fitted_sources(loaded: Loaded[Hardware]) -> dict[str, Source]:
     }
 
 
-def errors_of(source: Source) -> dict[str, float]:
+def errors_of(source: Source, wanted: re.Pattern[str] = ERRORS) -> dict[str, float]:
     """{dtype or GPUs ("" for a section of one): held-out median error in percent}."""
-    found = ERRORS.search(source.note or "")
+    found = wanted.search(source.note or "")
     return {key: float(error) for key, error in ERROR.findall(found[1])} if found else {}
 
 
-def recorded_errors() -> dict[tuple[str, str], dict[str, dict[str, float]]]:
+def recorded_errors(wanted: re.Pattern[str] = ERRORS) -> dict[tuple[str, str], dict[str, dict[str, float]]]:
     """(section, dtype) -> chip -> kernel set -> held-out median error in percent."""
     answer: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
     for path in HARDWARE:
         for key, source in fitted_sources(load_file(path, "hardware")).items():
             _, engine, section = key.split(".")
-            for dtype, error in errors_of(source).items():
+            for dtype, error in errors_of(source, wanted).items():
                 answer.setdefault((section, dtype), {}).setdefault(path.stem, {})[engine] = error
     return answer
 
@@ -163,15 +169,30 @@ def test_entries_under_a_fitted_source_are_all_fitted(path: Path) -> None:
         assert bare == set(errors_of(source)), key
 
 
+def medians(chips: dict[str, dict[str, float]]) -> tuple[float, float]:
+    """Medians over chips: of the best engine, of the better of vLLM and SGLang."""
+    best = statistics.median(min(engines.values()) for engines in chips.values())
+    open_source = [[e for name, e in engines.items() if name != "tensorrt-llm"] for engines in chips.values()]
+    return best, statistics.median(min(errors) for errors in open_source if errors)
+
+
 @pytest.mark.parametrize("family", TARGETS, ids=lambda family: "-".join(filter(None, family)))
 def test_held_out_errors_are_under_the_targets(family: tuple[str, str]) -> None:
     """The best engine of each chip, and the better of vLLM and SGLang: medians over the chips."""
     chips = recorded_errors()[family]
     assert len(chips) >= 5
-    best = statistics.median(min(engines.values()) for engines in chips.values())
-    assert best < TARGETS[family]
-    open_source = [[e for name, e in engines.items() if name != "tensorrt-llm"] for engines in chips.values()]
-    assert statistics.median(min(errors) for errors in open_source if errors) < TARGETS[family]
+    assert max(medians(chips)) < TARGETS[family]
+
+
+@pytest.mark.parametrize("dtype", [dtype for section, dtype in TARGETS if section == "moe"])
+def test_experts_are_under_the_target_by_power_law_routing_too(dtype: str) -> None:
+    """With constants that were fitted to balanced routing; what has the one error has the other."""
+    chips = recorded_errors(SKEWED_ERRORS)["moe", dtype]
+    balanced = recorded_errors()["moe", dtype]
+    without = {(chip, name) for chip, engines in balanced.items() for name in set(engines) - set(chips.get(chip, {}))}
+    # The one shape that TensorRT-LLM's mxfp4 table of the H100 has on a single GPU is fitted.
+    assert without == ({("h100-sxm", "tensorrt-llm")} if dtype == "mxfp4" else set())
+    assert max(medians(chips)) < TARGETS["moe", dtype]
 
 
 def test_rules_that_changed_a_figure_are_stated() -> None:
@@ -189,6 +210,45 @@ def test_rules_that_changed_a_figure_are_stated() -> None:
     for name, note in notes.items():
         if name.endswith((".attention", ".mla")) and "fitted on" in note:
             assert "last-level cache" in note, name
+
+
+# ---------------------------------------------------------------------------------- reading the tables and profiles
+
+
+@pytest.mark.parametrize(
+    ("tokens", "measured"), [(8, 753 / 762), (16, 1139 / 1491), (32, 1557 / 2928), (48, 2159 / 2937), (64, 2290 / 2946)]
+)
+def test_power_law_routing_touches_the_experts_that_were_read(tokens: int, measured: float) -> None:
+    """Experts of one layer bound by their weights: times by exponent 1.01 over balanced ones go as the experts read.
+
+    aiconfigurator-core 0.12.0, SGLang 0.5.14 on H200, bf16, 256 experts of 4096 x 2048, 8 a token, us.
+    """
+    one = [np.array([value]) for value in (float(tokens), 256.0, 8.0)]
+    share = routing.power_law_distinct(*one, np.array([1.01])) / routing.balanced_distinct(*one)
+    assert share[0] == pytest.approx(measured, abs=0.06)
+
+
+@pytest.mark.parametrize("alpha", [1.01, 1.2])
+@pytest.mark.parametrize(("experts", "top_k"), [(8, 2), (128, 8), (512, 10), (16, 1)])
+def test_power_law_counts_are_a_routing(experts: int, top_k: int, alpha: float) -> None:
+    """T k choices in all, no expert twice by one token, and steeper is fuller."""
+    for tokens in (1, 2, 7, 64, 1024):
+        counts = routing.power_law_counts(tokens, experts, top_k, alpha)
+        assert counts.sum() == tokens * top_k
+        assert counts.min() >= 0
+        assert counts.max() <= tokens
+    assert counts.max() > 2 * counts.sum() / experts or experts == 8
+
+
+def test_routings_are_told_apart_by_name() -> None:
+    assert routing.exponent("power_law_1.01") == 1.01
+    assert all(np.isnan(routing.exponent(name)) for name in ("balanced", "uniform", "power_law_1.2_eplb"))
+
+
+@every_chip
+def test_the_writer_keeps_what_it_does_not_fit(path: Path) -> None:
+    """Comments, block formats with their tile kernels, sources and their order: rewritten, the file is the same."""
+    assert hardware_file.render(hardware_file.load(path)) == path.read_text(encoding="utf-8")
 
 
 # ------------------------------------------------------------------------------------------- what they price

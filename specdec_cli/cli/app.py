@@ -122,6 +122,9 @@ def run(arguments: Sequence[str]) -> int:
     for argument in arguments:
         if not argument.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in argument):
             return _failed(f"an argument is not valid UTF-8: {argument!a}", USAGE, debug)
+    twice = _said_twice(arguments)
+    if twice is not None:
+        return _failed(f"{twice} is given twice, and only one can count", USAGE, debug)
     try:
         code = typer.main.get_command(app).main(list(arguments), prog_name="specdec", standalone_mode=False)
     except SpecdecError as error:
@@ -138,6 +141,23 @@ def run(arguments: Sequence[str]) -> int:
     if code == INTERRUPTED:
         _say("interrupted")
     return code if isinstance(code, int) else 0
+
+
+REPEATABLE = {"--profiles", "--off", "--draft-length", "--debug", "--help"}
+
+
+def _said_twice(arguments: Sequence[str]) -> str | None:
+    """A long option that stands twice, though it takes one value."""
+    seen: set[str] = set()
+    for argument in arguments:
+        if argument == "--":
+            return None
+        name = argument.partition("=")[0]
+        if name.startswith("--") and name not in REPEATABLE:
+            if name in seen:
+                return name
+            seen.add(name)
+    return None
 
 
 def _failed(message: str, code: int, debug: bool) -> int:

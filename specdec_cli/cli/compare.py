@@ -50,6 +50,8 @@ def compare(
             help="One length puts all drafters at it. Default: each at its best, up to the longest measured.",
         ),
     ] = None,
+    tree_topk: opt.TreeTopk = None,
+    verify_width: opt.VerifyWidth = None,
     calibration: opt.Calibration = None,
     assume: opt.Assume = False,
     format: opt.Format = None,

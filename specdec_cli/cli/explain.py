@@ -54,6 +54,8 @@ def explain(
         str | None,
         typer.Option("--draft-lengths", metavar="D", help="The same as --draft-length: one point has one."),
     ] = None,
+    tree_topk: opt.TreeTopk = None,
+    verify_width: opt.VerifyWidth = None,
     calibration: opt.Calibration = None,
     assume: opt.Assume = False,
     format: opt.Format = None,

@@ -96,7 +96,8 @@ AcceptanceRate = Annotated[
     typer.Option(
         "--acceptance-rate",
         metavar="R",
-        help="Assume this chance, at every position, that a token is accepted where all before it were.",
+        help="Assume this chance, at every position, that a token is accepted where all before it were; for n-gram and "
+        "suffix, how far your text repeats.",
     ),
 ]
 AcceptanceLength = Annotated[
@@ -140,10 +141,30 @@ DraftLengths = Annotated[
         "assumed.",
     ),
 ]
+TreeTopk = Annotated[
+    int | None,
+    typer.Option(
+        "--tree-topk",
+        metavar="K",
+        help="Draft trees: every level expands its best K tokens; the draft length is the depth. 1 is a chain. EAGLE "
+        "and EAGLE-3.",
+    ),
+]
+VerifyWidth = Annotated[
+    int | None,
+    typer.Option(
+        "--verify-width",
+        metavar="W",
+        help="Tokens of a tree that each request verifies, the last accepted one among them. With --tree-topk. "
+        "Default: 1 + K times the depth.",
+    ),
+]
 Assume = Annotated[
     bool,
     typer.Option(
-        "--assume", help="Trust acceptance past what was measured: longer drafts, or a context past the drafter's."
+        "--assume",
+        help="Trust acceptance past what was measured: longer drafts, past a trained block too, or a context past the "
+        "drafter's.",
     ),
 ]
 Format = Annotated[

@@ -85,6 +85,8 @@ def recommend(
     assume_acceptance: opt.AssumeAcceptance = None,
     batches: opt.Batches = None,
     draft_lengths: opt.DraftLengths = None,
+    tree_topk: opt.TreeTopk = None,
+    verify_width: opt.VerifyWidth = None,
     calibration: opt.Calibration = None,
     assume: opt.Assume = False,
     format: opt.Format = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from specdec_cli.cli.output import Destination, note_warnings
@@ -45,7 +45,17 @@ class Paste:
 
 def engine_settings(paste: Paste) -> dict[str, dict[str, Any]]:
     """By engine, what to paste, as plain data."""
-    return {family: _as_data(_setting(paste, family)) for family in FAMILIES}
+    found = {}
+    for family in FAMILIES:
+        try:
+            found[family] = _as_data(_setting(paste, family))
+        except UsageError as error:
+            if paste.found.scenario.tree is None:
+                raise
+            # The tree is another engine's: its own setting must not be lost with this one.
+            warnings = [("tree_not_in_engine", f"{error}. There is nothing to paste.")]
+            found[family] = _as_data(Setting(family, "", f"{family}: no such tree", "", {}, {}, warnings))
+    return found
 
 
 def emit_settings(paste: Paste, engine: str, target: Destination) -> None:
@@ -79,7 +89,9 @@ def _setting(paste: Paste, family: str) -> Setting:
     varies = paste.by_batch and any(entry.draft_length for entry in schedule)
     if varies and len(schedule) == 1:
         length, varies = schedule[0].draft_length, False  # one draft length for every batch needs no schedule
-    return settings_for(
+    depth = length or (max(entry.draft_length for entry in schedule) if varies else 0)
+    tree = scenario.tree if depth else None
+    setting = settings_for(
         family,
         mechanism=drafter.mechanism if drafter is not None else _NO_DRAFTER,
         draft_length=length,
@@ -89,7 +101,36 @@ def _setting(paste: Paste, family: str) -> Setting:
         tp=scenario.layout.tp,
         data_parallel=scenario.layout.ranks,
         block=drafter.block if drafter is not None else None,
+        tree_topk=tree.topk if tree is not None else None,
+        verify_width=tree.width(depth) if tree is not None else None,
     )
+    return replace(setting, warnings=[*setting.warnings, *_not_pasted(found, family)])
+
+
+SGLANG_REQUESTS_WHEN_SPECULATING = 48  # its server_args lower max-running-requests to this
+
+
+def _not_pasted(found: Recommendation, family: str) -> list[tuple[str, str]]:
+    """What the answer was computed with and the pasted text does not say."""
+    scenario, said = found.scenario, found.question.inputs
+    missing: list[tuple[str, str]] = []
+    for name, what in (("weight_dtype", "weights"), ("kv_dtype", "the KV cache")):
+        if said[name].origin == "option":
+            text = (
+                f"computed with {what} in {said[name].value}: the text below does not set it, add your engine's option"
+            )
+            missing.append((f"{name}_not_pasted", text))
+    if scenario.layout.ep > 1:
+        text = f"computed with experts over {scenario.layout.ep} GPUs (--ep): the text below does not set it"
+        missing.append(("ep_not_pasted", text))
+    batch = int(found.sweep.points.batch[found.choice]) if found.choice is not None else max(scenario.batches)
+    if family == "sglang" and batch > SGLANG_REQUESTS_WHEN_SPECULATING:
+        text = (
+            f"SGLang runs at most {SGLANG_REQUESTS_WHEN_SPECULATING} requests when it speculates unless told otherwise: "
+            f"add --max-running-requests {batch}"
+        )
+        missing.append(("request_limit", text))
+    return missing
 
 
 def target_id(scenario: Scenario, model: str | None) -> str:
@@ -102,7 +143,8 @@ def target_id(scenario: Scenario, model: str | None) -> str:
     evidence = list(drafter.aliases) if drafter is not None else []
     if measured is not None:
         evidence += [measured.draft_checkpoint or "", *(note for note in measured.notes if _mentions(note, aliases))]
-    tuned = [alias for alias in aliases if _TUNED.search(alias)] if any(map(_TUNED.search, evidence)) else []
+    chat = drafter is None or not drafter.targets or any(map(_TUNED.search, evidence))
+    tuned = [alias for alias in aliases if _TUNED.search(alias)] if chat else []
     return next(iter([*named, *tuned, *aliases]), scenario.model.name)
 
 

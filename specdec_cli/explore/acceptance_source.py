@@ -5,6 +5,7 @@ from __future__ import annotations
 from specdec_cli.errors import ProfileError, UsageError
 from specdec_cli.explore.axes import parse_axis
 from specdec_cli.explore.question import NO_DRAFTER, TYPICAL, Defaults, Input, Resolver
+from specdec_cli.explore.shapes import check_depth, tree_acceptance
 from specdec_cli.physics.acceptance import (
     Acceptance,
     AcceptanceCurve,
@@ -13,6 +14,8 @@ from specdec_cli.physics.acceptance import (
     curve_at_context,
     widened,
 )
+from specdec_cli.physics.drafting import LOOKUP
+from specdec_cli.physics.trees import Tree
 from specdec_cli.profiles.library import Library
 from specdec_cli.profiles.schema import AcceptanceProfile, Drafter, Model
 
@@ -21,11 +24,25 @@ LONGEST_DRAFT = 1024
 
 
 def resolve_acceptance(
-    found: Resolver, model: Model, drafter: Drafter | None, context: int
+    found: Resolver, model: Model, drafter: Drafter | None, context: int, tree: Tree | None = None
 ) -> tuple[Acceptance | None, AcceptanceProfile | None]:
-    options = found.options
+    """The acceptance of a drafter on a model at a context, and the profile it is read from, where there is one.
+
+    Raises:
+        UsageError: numbers that cannot be. ProfileError: nothing is known, and nothing was given.
+    """
     if drafter is None:
         return None, None
+    acceptance, profile = _acceptance(found, model, drafter, context)
+    if tree is not None and acceptance is not None:
+        acceptance = tree_acceptance(found, tree, acceptance, profile, model, drafter, context)
+    return acceptance, profile
+
+
+def _acceptance(
+    found: Resolver, model: Model, drafter: Drafter, context: int
+) -> tuple[Acceptance | None, AcceptanceProfile | None]:
+    options = found.options
     if options.acceptance_rate is not None:
         found.inputs["acceptance"] = Input({"constant_conditional_rate": options.acceptance_rate}, "option")
         return ConstantRate(options.acceptance_rate), None
@@ -43,9 +60,7 @@ def resolve_acceptance(
             return _typical(found, model, drafter), None
         if loaded is None:
             raise ProfileError(
-                f"no measured acceptance is known for {drafter.name} on {model.name}: give --acceptance-length "
-                "1=1.7,3=2.4 or --acceptance-rate 0.7 (conditional), or --acceptance FILE; "
-                f"--assume-acceptance {TYPICAL} takes what {drafter.mechanism} reached elsewhere"
+                f"no measured acceptance is known for {drafter.name} on {model.name}: give " + _what_to_give(drafter)
             )
         profile = loaded.record
         if profile.target != model.name:
@@ -63,6 +78,18 @@ def resolve_acceptance(
         source += f"; {len(others)} other data sets: `specdec profiles list {drafter.name} --kind acceptance`"
     found.note("acceptance_source", source)
     return (widened(curve, others) if curve is not None and others else curve), profile
+
+
+def _what_to_give(drafter: Drafter) -> str:
+    if drafter.mechanism in LOOKUP:
+        return (
+            "how far your text repeats itself, for that is what it copies: --acceptance-rate 0.4 is the chance that a "
+            "copied token is right where all before it were; or --acceptance-length 1=1.3,3=1.6, or --acceptance FILE"
+        )
+    return (
+        "--acceptance-length 1=1.7,3=2.4 or --acceptance-rate 0.7 (conditional), or --acceptance FILE; "
+        f"--assume-acceptance {TYPICAL} takes what {drafter.mechanism} reached elsewhere"
+    )
 
 
 def _typical(found: Resolver, model: Model, drafter: Drafter) -> Acceptance:
@@ -110,6 +137,7 @@ def resolve_draft_lengths(
     acceptance: Acceptance | None,
     profile: AcceptanceProfile | None,
     defaults: Defaults,
+    tree: Tree | None = None,
 ) -> tuple[int, ...]:
     said = found.options.draft_lengths
     if said is not None:
@@ -117,6 +145,7 @@ def resolve_draft_lengths(
         lengths = parse_axis(said, "--draft-lengths", minimum=0)
         if lengths[-1] > LONGEST_DRAFT:
             raise UsageError(f"--draft-lengths: no engine drafts {lengths[-1]} tokens; at most {LONGEST_DRAFT}")
+        check_depth(tree, lengths[-1], "--draft-lengths")
         if drafter is None and found.options.drafter == NO_DRAFTER and lengths != (0,):
             raise UsageError(f"--draft-lengths {said} conflicts with --drafter none: only 0 is left")
         return lengths if drafter is not None else tuple(d for d in lengths if d == 0) or (0,)
@@ -126,6 +155,8 @@ def resolve_draft_lengths(
         largest = acceptance.largest_measured or defaults.assumed_draft_lengths
     else:
         largest = max(point.draft_length for point in profile.points) if profile else defaults.assumed_draft_lengths
+    if tree is not None and tree.verify_width is not None:
+        largest = min(largest, tree.verify_width - 1)
     found.inputs.setdefault("draft_lengths", Input(f"0..{largest}", "default"))
     return tuple(range(largest + 1))
 

@@ -10,9 +10,12 @@ from numpy.typing import NDArray
 from specdec_cli.errors import InfeasibleError, UsageError
 from specdec_cli.explore.guideline_mechanisms import POST_VIEW
 from specdec_cli.explore.scenario import DEFAULTS, NO_DRAFTER, Note, Options, Question, Scenario, resolve
+from specdec_cli.explore.shapes import shape_notes
 from specdec_cli.explore.sweep import Grid, evaluate
 from specdec_cli.explore.typical import typical_acceptance
+from specdec_cli.physics.trees import DRAW_TREES
 from specdec_cli.profiles.library import Library
+from specdec_cli.profiles.schema import Drafter
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,8 @@ def run_compare(library: Library, options: Options) -> Comparison:
                 refused.append(Note("drafter_infeasible", message))
     if not rows:
         raise InfeasibleError("no drafter is feasible at any of the batches: try fewer --batches or more --gpus")
-    return Comparison(question, tuple(_ranked(rows)), question.notes + tuple(refused))
+    shapes = dict.fromkeys(note for scenario in question.scenarios for note in shape_notes(scenario))
+    return Comparison(question, tuple(_ranked(rows)), question.notes + tuple(shapes) + tuple(refused))
 
 
 def _measured_drafters(library: Library, options: Options) -> str:
@@ -94,14 +98,15 @@ def _measured_drafters(library: Library, options: Options) -> str:
     model = library.model(named or DEFAULTS.model).record
     assumed = options.acceptance_rate is not None or options.acceptance_length is not None
     if options.assume_acceptance is not None:
-        drafters = [loaded.record for loaded in library.drafters_for(model.name)]
+        drafters = [one.record for one in library.drafters_for(model.name) if _draws(options, one.record)]
         kinds = {one.mechanism for one in drafters}
         known = {kind for kind in kinds if typical_acceptance(library, kind) is not None}
         return ",".join(one.name for one in drafters if one.mechanism in known)
     names = [
         loaded.record.name
         for loaded in library.drafters_for(model.name)
-        if assumed or library.default_acceptance(model.name, loaded.record.name) is not None
+        if _draws(options, loaded.record)
+        and (assumed or library.default_acceptance(model.name, loaded.record.name) is not None)
     ]
     if not names:
         raise UsageError(
@@ -109,6 +114,11 @@ def _measured_drafters(library: Library, options: Options) -> str:
             "--acceptance-length, --acceptance-rate or --assume-acceptance typical"
         )
     return ",".join(names)
+
+
+def _draws(options: Options, drafter: Drafter) -> bool:
+    """Whether the drafter can stand in the comparison: where a tree is asked for, those that draw trees."""
+    return options.tree_topk is None or drafter.mechanism in DRAW_TREES
 
 
 def _row(scenario: Scenario, grid: Grid, row: int, batch: int, asked: bool) -> CompareRow | None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from specdec_cli.errors import InfeasibleError
 from specdec_cli.explore.scenario import Question, Scenario
+from specdec_cli.explore.shapes import check_depth, shape_notes
 from specdec_cli.explore.sweep import Grid, evaluate, why_not
 from specdec_cli.physics.chip import Chip, Shape, kernel_figures, lower_bound_s, operation_peak
 from specdec_cli.physics.operations import (
@@ -101,8 +102,9 @@ def explain(question: Question, batch: int, draft_length: int) -> Explanation:
     """Take the point (batch, draft length) of the question's first scenario apart.
 
     Raises:
-        InfeasibleError: the point cannot be; the message says why.
+        InfeasibleError: the point cannot be; the message says why. UsageError: a tree too narrow for its depth.
     """
+    check_depth(question.scenarios[0].tree, draft_length, "--draft-length")
     lengths = tuple(sorted({0, draft_length}))
     scenario = replace(question.scenarios[0], batches=(batch,), draft_lengths=lengths)
     grid = evaluate(scenario)
@@ -116,7 +118,7 @@ def explain(question: Question, batch: int, draft_length: int) -> Explanation:
     plain = step.shape(requests, np.ones(()), context)
     verifying = plain._replace(width=np.asarray(float(grid.verify_width[column])))
     return Explanation(
-        question=question,
+        question=replace(question, notes=question.notes + tuple(shape_notes(scenario))),
         grid=grid,
         batch=batch,
         draft_length=draft_length,

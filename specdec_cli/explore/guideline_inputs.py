@@ -214,6 +214,8 @@ def _asking_for(drafter: str, options: Options, scenario: Scenario) -> Options:
         acceptance_rate=None,
         acceptance_length=None,
         draft_lengths=None,
+        tree_topk=None,  # rivals stand as they were measured
+        verify_width=None,
     )
 
 

@@ -12,6 +12,7 @@ from specdec_cli.physics.layers import Dtypes, Layout
 from specdec_cli.physics.memory import MemoryBill
 from specdec_cli.physics.serving import Workload
 from specdec_cli.physics.step import StepModel
+from specdec_cli.physics.trees import Tree
 from specdec_cli.profiles.calibration import Calibration
 from specdec_cli.profiles.library import Library
 from specdec_cli.profiles.schema import AcceptanceProfile, Drafter, Engine, Hardware, Model
@@ -68,7 +69,11 @@ class Options:
     batches: str | None = None
     draft_lengths: str | None = None
     assume: bool = False
-    """Use acceptance past the context that the drafter was trained on."""
+    """Use acceptance past the context, and past the block, that the drafter was trained on."""
+    tree_topk: int | None = None
+    """Tokens that each level of a draft tree expands; 1: a chain."""
+    verify_width: int | None = None
+    """Verified nodes of a tree, the root among them."""
     calibration: str | None = None
     """The user's own measurements (`specdec calibrate`); its scenario fills in what is not said here."""
 
@@ -114,6 +119,10 @@ class Scenario:
     band: TimeBand
     calibration: Calibration | None = None
     """What its step model was calibrated with."""
+    tree: Tree | None = None
+    """The draft tree asked for; None: chains, or trees as the acceptance profile has them."""
+    past_block: bool = False
+    """Whether drafts longer than the drafter's trained block are taken over, as the user asked."""
 
     @property
     def drafter_name(self) -> str:

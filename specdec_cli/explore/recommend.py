@@ -12,6 +12,7 @@ from specdec_cli.explore.guideline_inputs import work_out_guidelines
 from specdec_cli.explore.guideline_records import Guideline
 from specdec_cli.explore.scenario import DEFAULTS, Note, Options, Question, Scenario, resolve
 from specdec_cli.explore.schedules import ScheduleEntry, best_by_batch, every_batch, schedule
+from specdec_cli.explore.shapes import guidelines_of_chain
 from specdec_cli.explore.sweep import Sweep, evaluate, run_sweep
 from specdec_cli.physics.roofline import Floats
 from specdec_cli.profiles.library import Library
@@ -104,6 +105,9 @@ def run_recommend(library: Library, options: Options, limits: Limits) -> Recomme
         InfeasibleError: no point satisfies the limits. UsageError, ProfileError: as `resolve`.
     """
     question = _with_batch(resolve(library, options), limits.batch)
+    if limits.any and limits.batch is None and options.batches is None:
+        # The batch is what is asked for, so every one is looked at, not the powers of two of a sweep.
+        question = replace(question, scenarios=tuple(replace(s, batches=every_batch(s)) for s in question.scenarios))
     sweep = run_sweep(question)
     asked = options.assume
     notes = list(sweep.notes)
@@ -112,6 +116,8 @@ def run_recommend(library: Library, options: Options, limits: Limits) -> Recomme
         scenario = sweep.grids[sweep.points.scenario[choice]].scenario
         batch, chosen = int(sweep.points.batch[choice]), int(sweep.points.draft_length[choice])
         guidelines = work_out_guidelines(library, options, scenario, batch, chosen, limits.tie, warn=notes.append)
+        if scenario.tree is not None and chosen:
+            notes.append(guidelines_of_chain(scenario.tree, chosen))
         if _flips(sweep, choice, limits):
             notes.append(_flip_note(sweep, choice))
     else:
@@ -146,7 +152,7 @@ def _users(scenario: Scenario, draft_length: int, limits: Limits) -> Users | Non
         return None
     batches = every_batch(scenario)
     grid = evaluate(replace(scenario, batches=batches, draft_lengths=tuple(sorted({0, draft_length}))))
-    holds = grid.usable & (grid.interactivity >= floor)
+    holds = grid.usable & (grid.user_speed >= floor)
     served = [max((b for b, held in zip(batches, column, strict=True) if held), default=0) for column in holds.T]
     return Users(floor, served[-1], served[0], at_least=served[-1] == batches[-1])
 
@@ -181,14 +187,14 @@ def _choose(sweep: Sweep, limits: Limits, asked: bool) -> tuple[int, tuple[int, 
     if not allowed.any():
         raise InfeasibleError(_nearest_miss(sweep, limits))
     # At a fixed batch both axes rank alike; with the batch free the axis that is not limited is maximised.
-    objective = points.interactivity if limits.min_throughput is not None else points.throughput
+    objective = points.user_speed if limits.min_throughput is not None else points.gpu_output
     speculating = allowed & (points.draft_length > 0)
     plain = allowed & (points.draft_length == 0)
     off = int(np.flatnonzero(plain)[np.argmax(objective[plain])]) if plain.any() else None
     threshold = 0.0 if off is None else float(objective[off]) * (1.0 + limits.min_gain)
     worthwhile = speculating & (objective > threshold)
     if limits.batch is not None:
-        worthwhile &= points.speedup > 1.0 + limits.min_gain
+        worthwhile &= points.gain > 1.0 + limits.min_gain
     if not worthwhile.any():
         best = off if off is not None else int(np.flatnonzero(allowed)[np.argmax(objective[allowed])])
         return best, (), _runners_up(objective, allowed, best)
@@ -212,11 +218,11 @@ def _satisfying(sweep: Sweep, limits: Limits, asked: bool) -> NDArray[np.bool_]:
     if limits.batch is not None:
         allowed &= points.batch == limits.batch
     if limits.min_interactivity is not None:
-        allowed &= points.interactivity >= limits.min_interactivity
+        allowed &= points.user_speed >= limits.min_interactivity
     if limits.min_throughput is not None:
-        allowed &= points.throughput >= limits.min_throughput
+        allowed &= points.gpu_output >= limits.min_throughput
     if limits.max_tpot_ms is not None:
-        allowed &= points.interactivity * limits.max_tpot_ms * MS >= 1.0
+        allowed &= points.user_speed * limits.max_tpot_ms * MS >= 1.0
     return allowed
 
 
@@ -233,7 +239,7 @@ def _nearest_miss(sweep: Sweep, limits: Limits) -> str:
     if not here.any():
         detail = next((entry.detail for entry in sweep.infeasible if entry.batch == limits.batch), "")
         return f"batch {limits.batch} is not feasible: {detail}"
-    fastest, widest = float(points.interactivity[here].max()), float(points.throughput[here].max())
+    fastest, widest = float(points.user_speed[here].max()), float(points.gpu_output[here].max())
     return (
         f"no feasible point satisfies the limits: the fastest reaches {fastest:.1f} tokens/s/user "
         f"(TPOT {1000 / fastest:.2f} ms), the widest {widest:.0f} tokens/s/GPU"

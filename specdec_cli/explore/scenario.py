@@ -22,6 +22,7 @@ from specdec_cli.explore.question import (
     Resolver,
     Scenario,
 )
+from specdec_cli.explore.shapes import check_tree_options, resolve_tree
 from specdec_cli.explore.uncertainty import time_band
 from specdec_cli.physics.chip import check_domain, resolve_chip
 from specdec_cli.physics.drafting import draft_plan
@@ -29,6 +30,7 @@ from specdec_cli.physics.layers import Layout, resolve_dtypes, target_operations
 from specdec_cli.physics.memory import memory_bill
 from specdec_cli.physics.serving import Workload
 from specdec_cli.physics.step import StepModel
+from specdec_cli.physics.trees import Tree
 from specdec_cli.profiles.calibration import Calibration
 from specdec_cli.profiles.library import IMPORTED, Library, Loaded
 from specdec_cli.profiles.schema import Drafter, Engine, GatedDelta, Hardware, KvDtype, Model, Profile, WeightDtype
@@ -95,7 +97,8 @@ def resolve(library: Library, options: Options, *, defaults: Defaults = DEFAULTS
     kv_dtype = _dtype("--kv-dtype", options.kv_dtype, KV_BYTES)
     found.pick("weight_dtype", weight_dtype, model.dtypes.weights, "profile")
     found.pick("kv_dtype", kv_dtype, model.dtypes.kv, "profile")
-    drafters = _drafters(found, model)
+    drafters = _drafters(found, model, context)
+    tree = resolve_tree(found, drafters)
     layouts = _layouts(found)
     batches = parse_axis(found.pick("batches", options.batches, defaults.batches), "--batches", minimum=1)
     scenarios = [
@@ -105,6 +108,7 @@ def resolve(library: Library, options: Options, *, defaults: Defaults = DEFAULTS
             engine,
             model,
             drafter,
+            tree if drafter is not None else None,
             layout,
             context,
             workload,
@@ -147,6 +151,7 @@ def check_conflicts(options: Options) -> None:
         raise UsageError(f"{said[0]} conflicts with --drafter none: without a drafter nothing is accepted")
     if options.context is not None and (options.input_tokens is not None or options.output_tokens is not None):
         raise UsageError("--context conflicts with --input-tokens and --output-tokens: the context is I + O/2")
+    check_tree_options(options)
     if options.acceptance is not None and options.drafter is not None and "," in options.drafter:
         raise UsageError("--acceptance names one pair's measurements and conflicts with a list of drafters")
 
@@ -229,7 +234,7 @@ def _check_context(model: Model, context: int) -> None:
         raise UsageError(f"--context {context} exceeds what {model.name} can hold ({model.max_context} tokens)")
 
 
-def _drafters(found: Resolver, model: Model) -> list[Drafter | None]:
+def _drafters(found: Resolver, model: Model, context: int) -> list[Drafter | None]:
     library, said = found.library, found.options.drafter
     if said is not None:
         names = _names(said, "--drafter")
@@ -243,7 +248,7 @@ def _drafters(found: Resolver, model: Model) -> list[Drafter | None]:
             drafters.insert(names.index(NO_DRAFTER), None)
         found.inputs["drafter"] = Input([d.name if d else NO_DRAFTER for d in drafters], "option")
     else:
-        loaded = library.default_drafter(model.name)
+        loaded = _within_window(found, library.default_drafter(model.name), model, context)
         _say_where_from(found, loaded)
         drafters = [loaded.record]
         others = [
@@ -255,6 +260,26 @@ def _drafters(found: Resolver, model: Model) -> list[Drafter | None]:
                 "drafter_chosen", f"drafter {loaded.record.name}; also known for {model.name}: {', '.join(others)}"
             )
     return drafters
+
+
+def _within_window(found: Resolver, default: Loaded[Drafter], model: Model, context: int) -> Loaded[Drafter]:
+    """The default drafter, or the next with measured acceptance where the context passes the default's window."""
+
+    def reaches(drafter: Drafter) -> bool:
+        return drafter.window_tokens is None or context <= drafter.window_tokens
+
+    if reaches(default.record) or found.options.assume:
+        return default
+    for other in found.library.drafters_for(model.name):
+        known = found.library.default_acceptance(model.name, other.record.name) if reaches(other.record) else None
+        if known is not None and other.record.targets:
+            found.note(
+                "drafter_within_window",
+                f"{other.record.name} instead of {default.record.name}, which was trained on "
+                f"{default.record.window_tokens} tokens of context; --drafter chooses, --assume trusts it further",
+            )
+            return other
+    return default
 
 
 def _layouts(found: Resolver) -> list[Layout]:
@@ -276,6 +301,7 @@ def _scenario(
     engine: Engine,
     model: Model,
     drafter: Drafter | None,
+    tree: Tree | None,
     layout: Layout,
     context: int,
     workload: Workload | None,
@@ -302,7 +328,7 @@ def _scenario(
             draft_model_dtypes=draft_dtypes,
             logit_passes=engine.overheads.draft_logit_passes,
         )
-    acceptance, profile = resolve_acceptance(found, model, drafter, context)
+    acceptance, profile = resolve_acceptance(found, model, drafter, context, tree)
     beyond = drafter is not None and drafter.window_tokens is not None and context > drafter.window_tokens
     if beyond and drafter is not None:
         found.note(
@@ -317,7 +343,9 @@ def _scenario(
         drafter=drafter,
         layout=layout,
         dtypes=dtypes,
-        step=StepModel(chip, engine.overheads, tuple(operations), plan, layout.ranks),
+        step=StepModel(
+            chip, engine.overheads, tuple(operations), plan, layout.ranks, float(tree.topk) if tree is not None else 1.0
+        ),
         memory=memory_bill(
             hardware, engine, model, operations, dtypes.lm_head, layout, plan, float(context), dtypes.kv
         ),
@@ -326,9 +354,11 @@ def _scenario(
         context=context,
         workload=workload,
         batches=batches,
-        draft_lengths=resolve_draft_lengths(found, drafter, acceptance, profile, defaults),
+        draft_lengths=resolve_draft_lengths(found, drafter, acceptance, profile, defaults, tree),
         beyond_window=beyond and not found.options.assume,
-        band=time_band(hardware, engine),
+        band=time_band(hardware, engine, model),
+        tree=tree,
+        past_block=found.options.assume,
     )
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from specdec_cli.errors import InfeasibleError
 from specdec_cli.explore.frontier import Uplift, pareto_mask, round_levels, uplift_at
 from specdec_cli.explore.scenario import Note, Question, Scenario
+from specdec_cli.explore.shapes import shape_notes
 from specdec_cli.physics.drafting import longest_draft
 from specdec_cli.physics.roofline import Floats
 from specdec_cli.physics.serving import ServingTimes, serving_step_model, serving_times
@@ -92,6 +93,11 @@ class Grid(msgspec.Struct, frozen=True):
         return self.acceptance_length / self.times.step_s
 
     @property
+    def user_speed(self) -> Floats:
+        """Tokens/s/user, with prefill between the steps where prompts were given."""
+        return self.interactivity if self.serving is None else 1.0 / self.serving.tpot_s
+
+    @property
     def throughput(self) -> Floats:
         """Tokens/s/GPU."""
         return self.batches * self.interactivity / self.scenario.layout.gpus
@@ -137,6 +143,21 @@ class Points(msgspec.Struct, frozen=True):
     def __len__(self) -> int:
         return len(self.batch)
 
+    @property
+    def user_speed(self) -> Floats:
+        """Tokens/s that a user gets: with prefill between the steps where prompts were given, else decoding alone."""
+        return self.interactivity if self.serving_tpot_s is None else 1.0 / self.serving_tpot_s
+
+    @property
+    def gpu_output(self) -> Floats:
+        """Tokens/s that a GPU gives, likewise."""
+        return self.throughput if self.serving_throughput is None else self.serving_throughput
+
+    @property
+    def gain(self) -> Floats:
+        """The speedup of the user's speed, likewise."""
+        return self.speedup if self.serving_speedup is None else self.serving_speedup
+
 
 class Sweep(msgspec.Struct, frozen=True):
     """The answer of `specdec sweep`."""
@@ -172,7 +193,7 @@ def evaluate(scenario: Scenario) -> Grid:
     lengths = np.asarray(scenario.draft_lengths, dtype=np.float64)[None, :]
     known = np.ones(lengths.shape[1], dtype=bool)
     if scenario.drafter is not None:
-        limit = longest_draft(scenario.drafter)
+        limit = None if scenario.past_block else longest_draft(scenario.drafter)
         known &= lengths[0] <= (limit if limit is not None else np.inf)
         if scenario.beyond_window or scenario.acceptance is None:
             known &= lengths[0] == 0
@@ -186,7 +207,8 @@ def evaluate(scenario: Scenario) -> Grid:
     context = np.asarray(float(scenario.context))
     times = scenario.step.times(batches, lengths, widths[None, :].astype(np.float64), expected[None, :], context)
     ranks = np.ceil(batches / scenario.layout.ranks)
-    fits = scenario.memory.needed(ranks, lengths) <= scenario.memory.usable
+    held = np.where(lengths > 0, widths[None, :] - 1.0, 0.0)  # a recurrent state may be kept for each drafted node
+    fits = scenario.memory.needed(ranks, held) <= scenario.memory.usable
     return Grid(
         scenario=scenario,
         times=times,
@@ -324,7 +346,7 @@ def why_not(grid: Grid, row: int, column: int) -> tuple[Reason, str]:
     batch, length = scenario.batches[row], int(grid.draft_lengths[column])
     if not grid.fits[row, column]:
         ranks = np.ceil(np.asarray(batch / scenario.layout.ranks))
-        needed = float(memory.needed(ranks, np.asarray(float(length))))
+        needed = float(memory.needed(ranks, np.asarray(float(grid.verify_width[column]) - 1.0)))
         return "out_of_memory", (
             f"needs {needed / GIGA:.1f} GB of {memory.usable / GIGA:.1f} GB usable on each GPU "
             f"({memory.target_weights / GIGA:.1f} GB target weights"
@@ -333,15 +355,18 @@ def why_not(grid: Grid, row: int, column: int) -> tuple[Reason, str]:
         )
     assert scenario.drafter is not None  # only a drafter's points can fail otherwise
     limit = longest_draft(scenario.drafter)
-    if limit is not None and length > limit:
-        return "not_measured", f"{scenario.drafter.name} drafts at most {limit} tokens"
+    if limit is not None and length > limit and not scenario.past_block:
+        return "not_measured", (
+            f"{scenario.drafter.name} drafts at most {limit} tokens, as it was trained; --assume lets longer drafts in"
+        )
     if scenario.beyond_window:
         return "beyond_draft_window", (
             f"{scenario.drafter.name} was trained on {scenario.drafter.window_tokens} tokens of context, "
             f"asked for {scenario.context}"
         )
     if scenario.acceptance is not None:
-        return "not_measured", f"no tree of depth {length} was measured for {scenario.drafter.name}"
+        wide = f" and {scenario.tree.width(length)} verified tokens" if scenario.tree is not None else ""
+        return "not_measured", f"no tree of depth {length}{wide} was measured for {scenario.drafter.name}"
     return "not_measured", f"no acceptance was measured at a context of {scenario.context} tokens"
 
 
@@ -361,6 +386,7 @@ def _more_memory(scenario: Scenario) -> str:
 def _point_notes(grids: Sequence[Grid]) -> tuple[Note, ...]:
     notes = []
     for grid in grids:
+        notes += shape_notes(grid.scenario)
         lengths = [int(d) for d, basis in zip(grid.draft_lengths, grid.basis, strict=True) if basis == "extrapolated"]
         if lengths:
             notes.append(
@@ -371,4 +397,4 @@ def _point_notes(grids: Sequence[Grid]) -> tuple[Note, ...]:
                     + " is extrapolated, never recommended by default; measure it, or shorten --draft-lengths",
                 )
             )
-    return tuple(notes)
+    return tuple(dict.fromkeys(notes))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, Protocol
 
 from specdec_cli.errors import InfeasibleError, UsageError
 from specdec_cli.profiles.schema import AcceptancePoint
@@ -241,7 +241,15 @@ class AssumedLengths:
         return found if found.basis == "extrapolated" else replace(found, basis="assumed")
 
 
-Acceptance = AcceptanceCurve | WidenedCurve | ConstantRate | AssumedLengths
+class Acceptance(Protocol):
+    """AL by draft length, whatever it rests on: a curve, an assumption, trees."""
+
+    @property
+    def largest_measured(self) -> int:
+        """The largest draft length with a measured or given AL; 0: there is none."""
+
+    def estimate(self, draft_length: int) -> AcceptanceEstimate | None:
+        """AL at `draft_length`; None where it is not known."""
 
 
 def check_acceptance_length(draft_length: int, value: float, where: str) -> None:

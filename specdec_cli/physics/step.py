@@ -237,8 +237,10 @@ class StepModel:
                 phase("block head", plan.head, widths, one),
                 phase("serial head", plan.serial_head, one, draft_lengths),
             ]
-        # A chain drafts one token a pass; a tree expands its best branches, or as many as it verifies of that depth.
-        rows = np.maximum((widths - 1.0) / np.maximum(draft_lengths, 1.0), self.branches)
+        # A chain drafts one token a pass; a tree expands its best branches, or, where those are not stated, as many as
+        # it verifies of that depth.
+        branches = np.asarray(self.branches)
+        rows = np.where(branches > 1.0, branches, (widths - 1.0) / np.maximum(draft_lengths, 1.0))
         return [
             fusion,
             phase("first pass", plan.body, lengths, one),

@@ -52,6 +52,7 @@ def point_grid(points: Sequence[Record]) -> Grid:
     columns += [
         Column("batch (concurrency)" if serving else "batch", lambda p: str(p["batch"])),
         Column("D", lambda p: str(p["draft_length"])),
+        *([Column("verified", lambda p: str(p["verify_width"]))] if _trees(points) else ()),
         Column("AL", lambda p: f"{p['acceptance_length']:.2f}{BASIS_MARKS[p['acceptance_basis']] or ' '}"),
         Column("tokens/s/user", lambda p: number(p["interactivity_tokens_per_s_per_user"])),
         Column("tokens/s/GPU", lambda p: number(p["throughput_tokens_per_s_per_gpu"])),
@@ -65,6 +66,10 @@ def point_grid(points: Sequence[Record]) -> Grid:
         Column("frontier", lambda p: "*" if p["on_frontier"] else "", numeric=False),
     ]
     return grid_of(columns, points, lambda p: bool(p["on_frontier"]))
+
+
+def _trees(points: Sequence[Record]) -> bool:
+    return any(p["verify_width"] != 1 + p["draft_length"] for p in points)
 
 
 def serving_columns() -> list[Column]:

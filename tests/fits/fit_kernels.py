@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from indexer import fit_indexer
-from search import Constants, fit, from_memory, kept, possible
+from search import Constants, errors, fit, from_memory, kept, possible
 from tables import (
     CHIPS,
     ENGINES,
@@ -96,7 +96,7 @@ def fit_gemm(tables: Path, chip: Chip, engine: str) -> dict[str, Any]:
         def model(
             c: Constants, v: dict[str, Floats], compute: Any = compute, peak: float = peak, weight: float = weight
         ) -> Floats:
-            kernel = GemmKernel(compute=compute, **c)
+            kernel = GemmKernel(compute=compute, **c)  # type: ignore[arg-type]
             return roofline.gemm_seconds(
                 v["m"],
                 v["n"],  # type: ignore[arg-type]
@@ -177,14 +177,26 @@ def fit_mla(tables: Path, chip: Chip, engine: str) -> dict[str, Any]:
     return {dtype: found for dtype, found in fits.items() if found}
 
 
-def touched_tokens(tokens: Floats, experts: Floats, top_k: Floats) -> Floats:
-    """Uniformly routed tokens that would touch as many experts as `tokens` balanced ones: min(E, T k)."""
-    share = np.minimum(1.0 - 1e-12, tokens * top_k / experts)
+def touched_tokens(distinct: Floats, experts: Floats, top_k: Floats) -> Floats:
+    """Uniformly routed tokens that would touch this many experts."""
+    share = np.minimum(1.0 - 1e-12, distinct / experts)
     return np.log1p(-share) / np.log1p(-top_k / experts)
+
+
+DECODE_TOKENS = 1024
+
+
+def in_memory(columns: Columns, peak: float, weight: float, chip: Chip) -> Columns:
+    """Rows of experts that are not faster than the datasheet."""
+    v = columns.values
+    matrix = 3 * v["hidden"] * v["intermediate"]
+    flops = 2 * v["tokens"] * v["top_k"] * matrix
+    return possible(columns, flops, peak, v["distinct"] * matrix * weight, chip.bandwidth)
 
 
 def fit_moe(tables: Path, chip: Chip, engine: str) -> dict[str, Any]:
     fits = {}
+    skewed = dict(moe_tables(tables, chip, engine, skewed=True))
     for dtype, columns in moe_tables(tables, chip, engine):
         compute = compute_dtype(chip, dtype)
         peak, weight = chip.peak[compute], weight_bytes(dtype)
@@ -194,7 +206,7 @@ def fit_moe(tables: Path, chip: Chip, engine: str) -> dict[str, Any]:
         ) -> Floats:
             kernel = MoeKernel(compute=compute, **c)
             seconds = np.empty_like(v["tokens"])
-            touched = touched_tokens(v["tokens"], v["experts"], v["top_k"])
+            touched = touched_tokens(v["distinct"], v["experts"], v["top_k"])
             pairs, group = np.unique(np.stack([v["experts"], v["top_k"]], axis=1), axis=0, return_inverse=True)
             for i, (experts, top_k) in enumerate(pairs):
                 rows = np.flatnonzero(group.reshape(-1) == i)
@@ -214,15 +226,17 @@ def fit_moe(tables: Path, chip: Chip, engine: str) -> dict[str, Any]:
                 ).seconds
             return seconds
 
-        v = columns.values
-        matrix = 3 * v["hidden"] * v["intermediate"]
-        distinct = np.minimum(v["experts"], v["tokens"] * v["top_k"])
-        flops = 2 * v["tokens"] * v["top_k"] * matrix
-        columns = possible(columns, flops, peak, distinct * matrix * weight, chip.bandwidth)
+        columns = in_memory(columns, peak, weight, chip)
         # Up to 1024 tokens most tables never leave the memory's side: eta_c needs the larger counts, which a prefill
         # has and a decode step does not. The errors are those of decode.
-        decode = columns.values["tokens"] <= 1024
-        fits[dtype] = fit(model, MOE_START, columns, decode, compute=compute)
+        decode = columns.values["tokens"] <= DECODE_TOKENS
+        found = fit(model, MOE_START, columns, decode, compute=compute)
+        if found and dtype in skewed:
+            rows = in_memory(skewed[dtype], peak, weight, chip)
+            rows = rows.part(rows.values["tokens"] <= DECODE_TOKENS)
+            constants = {name: found[name] for name in MOE_START}
+            found |= {f"power_law_{key}": value for key, value in errors(model, constants, rows).items()}
+        fits[dtype] = found
     return {dtype: found for dtype, found in fits.items() if found}
 
 
@@ -290,6 +304,7 @@ FAMILIES: dict[str, Callable[[Path, Chip, str], dict[str, Any]]] = {
 
 
 SINGLE = ("gated_delta", "indexer")  # families with one set of constants, whatever the dtype
+OPEN = ("vllm", "sglang")
 
 
 def fit_chip(tables: Path, chip: Chip, families: list[str]) -> dict[str, Any]:
@@ -309,21 +324,30 @@ def fit_chip(tables: Path, chip: Chip, families: list[str]) -> dict[str, Any]:
 
 
 def summary(fits: dict[str, Any]) -> list[str]:
-    """Held-out errors by family and dtype: best engine of each chip (median over chips), and over all sets."""
-    errors: dict[tuple[str, str], dict[str, list[tuple[float, float]]]] = {}
+    """Held-out errors by family and dtype: of each chip the best engine, the better of vLLM and SGLang (medians over
+    chips), and over all sets. Experts twice: balanced routing, which was fitted, and power-law routing, which was not.
+    """
+    rows: dict[tuple[str, str], dict[str, dict[str, tuple[float, float]]]] = {}
     for chip, engines in fits.items():
-        for families in engines.values():
+        for engine, families in engines.items():
             for family, by_dtype in families.items():
-                sets = {"": by_dtype} if family in SINGLE else by_dtype
-                for dtype, found in sets.items():
-                    pair = (found["heldout_median_error"], found["heldout_p90_error"])
-                    errors.setdefault((family, dtype), {}).setdefault(chip, []).append(pair)
-    lines = [f"{'family':12} {'dtype':11} {'chips':>5} {'sets':>4} {'best engine':>11} {'all sets':>8} {'p90':>6}"]
-    for (family, dtype), chips in sorted(errors.items()):
-        every = [pair for pairs in chips.values() for pair in pairs]
-        best = np.median([min(pairs)[0] for pairs in chips.values()])
-        middle, p90 = np.median([pair[0] for pair in every]), np.median([pair[1] for pair in every])
-        lines.append(f"{family:12} {dtype:11} {len(chips):5} {len(every):4} {best:11.1%} {middle:8.1%} {p90:6.1%}")
+                for dtype, found in ({"": by_dtype} if family in SINGLE else by_dtype).items():
+                    for prefix, label in (("", family), ("power_law_", f"{family}, power law")):
+                        if f"{prefix}heldout_median_error" in found:
+                            pair = found[f"{prefix}heldout_median_error"], found[f"{prefix}heldout_p90_error"]
+                            rows.setdefault((label, dtype), {}).setdefault(chip, {})[engine] = pair
+    heads = ("chips", "sets", "best engine", "vLLM/SGLang", "all sets")
+    lines = [f"{'family':18} {'dtype':11} {' '.join(heads)}    p90"]
+    for (family, dtype), chips in sorted(rows.items()):
+        every = [pair for by_engine in chips.values() for pair in by_engine.values()]
+        best = np.median([min(by_engine.values())[0] for by_engine in chips.values()])
+        free = [[pair[0] for name, pair in by_engine.items() if name in OPEN] for by_engine in chips.values()]
+        least = [min(medians) for medians in free if medians]
+        open_best = f"{np.median(least):11.1%}" if least else " " * 11
+        middle, p90 = (np.median([pair[i] for pair in every]) for i in (0, 1))
+        lines.append(
+            f"{family:18} {dtype:11} {len(chips):5} {len(every):4} {best:11.1%} {open_best} {middle:8.1%} {p90:6.1%}"
+        )
     return lines
 
 

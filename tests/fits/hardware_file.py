@@ -106,9 +106,9 @@ def load(path: Path) -> HardwareFile:
             section = found[1]
             file.headers[engine, section] = found[2] or ""
         elif found := ENTRY.match(line):
-            file.entries[engine, section, found[1]] = Entry(yaml.safe_load(found[2]), found[3] or "")
+            file.entries[engine, section, found[1]] = _entry(section, line, found[2], found[3], path)
         elif found := SINGLE.match(line):
-            file.entries[engine, found[1], ""] = Entry(yaml.safe_load(found[2]), found[3] or "")
+            file.entries[engine, found[1], ""] = _entry(found[1], line, found[2], found[3], path)
         elif SCALAR.match(line):
             file.scalars.setdefault(engine, []).append(line)
         else:
@@ -116,14 +116,27 @@ def load(path: Path) -> HardwareFile:
     return file
 
 
-def number(value: float | str) -> str:
-    """As the profiles write it: a float keeps its point."""
-    text = value if isinstance(value, str) else f"{float(value):.10g}"
-    return text if isinstance(value, str) or "." in text or "e" in text else text + ".0"
+def _entry(section: str, line: str, text: str, comment: str | None, path: Path) -> Entry:
+    values: Values = yaml.safe_load(text)
+    if yaml.safe_load(flow(section, values)) != values:
+        raise ValueError(f"{path.name}: would not write back as it was: {line!r}")
+    return Entry(values, comment or "")
+
+
+def written(value: Any) -> str:
+    """As the profiles write it: a float keeps its point, a row count has none."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}: {written(one)}" for name, one in value.items()) + "}"
+    if not isinstance(value, float):
+        return str(value)
+    text = f"{value:.10g}"
+    return text if "." in text or "e" in text else text + ".0"
 
 
 def flow(section: str, values: Values) -> str:
-    return "{" + ", ".join(f"{name}: {number(values[name])}" for name in FIELDS[section] if name in values) + "}"
+    """The fields of a fit in their order, then what else an entry has (block formats' tile kernels)."""
+    names = [name for name in FIELDS[section] if name in values]
+    return written({name: values[name] for name in [*names, *(name for name in values if name not in names)]})
 
 
 def source_line(key: str, source: Values) -> str:

@@ -46,6 +46,7 @@ GENERATIONS = (("h100-sxm", "h200-sxm"), ("b200-sxm", "gb200-nvl72", "b300-sxm",
 HOST_BOUND = 1.3  # times the least floor
 
 HOT_CACHE = "KV that stays in the last-level cache between calls left out: in a model the other layers push it out"
+SKEWED = "with power-law routing (exponents 1.01 and 1.2, none of them fitted) on one GPU"
 FUSED_DTYPES = ("fp8", "nvfp4")
 FUSED_TAU_US = 4.0
 
@@ -60,6 +61,8 @@ class Figure:
     error: float | None = None
     share: float | None = None
     notes: tuple[str, ...] = ()
+    skewed: float | None = None
+    """Error by the other routing, where an entry has two."""
 
 
 def version(found: Fits) -> str:
@@ -79,7 +82,8 @@ def fitted(section: str, found: Fits, *notes: str) -> Figure:
         said.append(f"{', '.join(found['at_bound'])} at the end of the range that is searched")
     values = {name: value if isinstance(value, str) else digits(value) for name, value in values.items()}
     share = found["n_fit"] / (found["n_fit"] + found["n_heldout"])
-    return Figure("fitted", f"{PACKAGE}, {version(found)}", values, found["heldout_median_error"], share, tuple(said))
+    errors = found["heldout_median_error"], found.get("power_law_heldout_median_error")
+    return Figure("fitted", f"{PACKAGE}, {version(found)}", values, errors[0], share, tuple(said), errors[1])
 
 
 def sets(fits: Fits) -> Iterator[tuple[str, str, dict[str, Fits]]]:
@@ -218,6 +222,11 @@ def decide(chip: str, all_fits: dict[str, Fits], peaks: dict[str, float]) -> dic
     return have | gaps(have, peaks)
 
 
+def listed(errors: dict[str, float]) -> str:
+    """bf16 3.5 %, fp8 5.2 %"""
+    return ", ".join(f"{key} {100 * error:.1f} %".strip() for key, error in errors.items())
+
+
 def sources(figures: dict[Key, Figure]) -> dict[tuple[str, ...], Values]:
     """Source lines by (engine, section) for what is fitted there, (engine, section, key) for the rest."""
     lines: dict[tuple[str, ...], Values] = {}
@@ -230,9 +239,11 @@ def sources(figures: dict[Key, Figure]) -> dict[tuple[str, ...], Values]:
         shares = [figure.share or 0.0 for figure in fits.values()]
         low, high = round(100 * min(shares)), round(100 * max(shares))
         span = f"{low} %" if low == high else f"{low}-{high} %"
-        errors = ", ".join(f"{key} {100 * (f.error or 0.0):.1f} %".strip() for key, f in fits.items())
         of = " (of the whole module's time)" if group[1] == "indexer" else ""
+        errors = listed({key: figure.error or 0.0 for key, figure in fits.items()})
         note = [f"fitted on {span} of the rows, by shape; median error on the other shapes {errors}{of}"]
+        if skewed := {key: figure.skewed for key, figure in fits.items() if figure.skewed is not None}:
+            note.append(f"{SKEWED} {listed(skewed)}")
         for key, figure in fits.items():
             note += [f"{key}: {text}" if key and not text.startswith(key) else text for text in figure.notes]
         if group[1] in ("attention", "mla"):

@@ -41,9 +41,15 @@ def search(model: Model, start: Start, columns: Columns) -> Constants:
 
 def result(model: Model, constants: Constants, columns: Columns, **extra: Any) -> dict[str, Any]:
     """The constants with their errors on the shapes that were not fitted (fractions of the measured time)."""
-    held_out = columns.part(~columns.fit)
     answer: dict[str, Any] = dict(constants) | extra
-    answer |= {"n_fit": int(columns.fit.sum()), "n_heldout": len(held_out.seconds), "table": columns.label}
+    answer |= {"n_fit": int(columns.fit.sum()), "table": columns.label}
+    return answer | errors(model, constants, columns)
+
+
+def errors(model: Model, constants: Constants, columns: Columns) -> dict[str, Any]:
+    """Number of rows that were not fitted, and the model's median and 90th percentile error on them."""
+    held_out = columns.part(~columns.fit)
+    answer: dict[str, Any] = {"n_heldout": len(held_out.seconds)}
     if len(held_out.seconds):
         error = np.abs(model(constants, held_out.values) / held_out.seconds - 1.0)
         answer["heldout_median_error"] = round(float(np.median(error)), 4)

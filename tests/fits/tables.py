@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 from numpy.typing import NDArray
+from routing import balanced_distinct, exponent, power_law_distinct
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -255,9 +256,12 @@ def mla_tables(tables: Path, chip: Chip, engine: str) -> Iterator[tuple[str, Col
         yield DTYPES[raw], columns.part(isl + step >= 128)  # as for attention
 
 
-def moe_tables(tables: Path, chip: Chip, engine: str) -> Iterator[tuple[str, Columns]]:
+def moe_tables(tables: Path, chip: Chip, engine: str, skewed: bool = False) -> Iterator[tuple[str, Columns]]:
     """Routed experts of one layer on one GPU, by weight dtype: columns tokens, hidden, intermediate (of this GPU),
-    experts and top_k (of this GPU: divided by the expert parallelism). T = 1..4096."""
+    experts and top_k (of this GPU: divided by the expert parallelism), distinct (experts touched). T = 1..4096.
+
+    Balanced routing, which is fitted; `skewed`: power-law routing on one rank, which is only ever predicted.
+    """
     table = read(tables, chip, "moe", engine, "moe_perf")
     if table is None:
         return
@@ -270,29 +274,37 @@ def moe_tables(tables: Path, chip: Chip, engine: str) -> Iterator[tuple[str, Col
             "num_tokens", "hidden_size", "inter_size", "topk", "num_experts"
         )
         tp, ep, ms = part.floats("moe_tp_size", "moe_ep_size", "latency")
-        # `balanced` deals every expert the same number of tokens: T tokens touch min(E, T k) experts, a count that is
-        # known. (Read as uniform routing these rows look faster than the memory near T k = E: not an artefact.) The
-        # power-law rows draw their counts at random and do not keep them.
-        keep = (part.text("distribution") == "balanced") & (tokens <= 4096)
+        # `balanced` rows are fitted: the experts that they touch are known. (Read as uniform routing they look faster
+        # than the memory near T k = E: not an artefact.) Of power-law rows only the expected count is.
+        routing = part.text("distribution")
+        alpha = np.array([exponent(name) for name in routing])
+        keep = tokens <= 4096
         # Two-matrix experts (22 of 512, and 2688 x 1856) run kernels that are untuned in some engines.
         keep &= ~((top_k == 22) | ((hidden == 2688) & (inter == 1856)))
         # Slices under 128 wide and ranks with under 8 experts: layouts that replicas do not use, at the kernels' edges.
         keep &= (inter / tp >= 128) & (experts / ep >= 8)
         keep &= top_k >= ep  # beyond, a token has no expert on most ranks; the table does not say which rank it times
-        if not keep.any():
+        balanced = keep & (routing == "balanced")
+        # Of several ranks, skewed rows time the fullest: how full it was, the table does not say.
+        keep = keep & ~np.isnan(alpha) & (ep == 1) if skewed else balanced
+        if not balanced.any() or not keep.any():
             continue
         kernel = part.text("kernel_source")
         # One kernel a table: the commonest, but for TensorRT-LLM's nvfp4 on B200, where the one that the engine picks
         # by itself stands beside CUTLASS and takes half its time. (The B300 tables hold CUTLASS only.)
-        wanted = most_common(kernel[keep])
-        if MIN_LATENCY in kernel[keep]:
+        wanted = most_common(kernel[balanced])
+        if MIN_LATENCY in kernel[balanced]:
             wanted = MIN_LATENCY
         keep &= kernel == wanted
         values = {"tokens": tokens, "hidden": hidden, "intermediate": inter / tp}
         values |= {"experts": experts / ep, "top_k": top_k / ep}
+        values["distinct"] = balanced_distinct(tokens, values["experts"], values["top_k"])
         label = f"{table.label} {wanted}"
-        columns = Columns(label, values, ms * MS, fitted(hidden, inter, top_k, experts, tp, ep))
-        yield DTYPES[raw], columns.part(keep)
+        columns = Columns(label, values, ms * MS, fitted(hidden, inter, top_k, experts, tp, ep)).part(keep)
+        if skewed:
+            v = columns.values
+            v["distinct"] = power_law_distinct(v["tokens"], v["experts"], v["top_k"], alpha[keep])
+        yield DTYPES[raw], columns
 
 
 def all_reduce_tables(tables: Path, chip: Chip, engine: str) -> Iterator[tuple[int, Columns]]:
