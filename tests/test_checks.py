@@ -36,6 +36,15 @@ def errors_of(tmp_path: Path, data: Data) -> list[tuple[str | None, str, str]]:
 
 
 # (data, key, message, part of the hint): each has exactly this one thing wrong.
+COMPRESSED: Data = {
+    "type": "compressed",
+    "heads": 8,
+    "head_dim": 16,
+    "q_lora_rank": 64,
+    "o_lora_rank": 16,
+    "o_groups": 4,
+    "window": 128,
+}
 CASES: list[tuple[Data, str | None, str, str]] = [
     # sources
     (
@@ -189,6 +198,19 @@ CASES: list[tuple[Data, str | None, str, str]] = [
         "attention.full.groups",
         "expected a divisor of heads = 8, found 3",
         "",
+    ),
+    (put(toy_model(), "attention.full", COMPRESSED | {"o_groups": 3}), "attention.full.o_groups", "heads = 8", ""),
+    (
+        put(toy_model(), "attention.full", COMPRESSED | {"indexer": {"heads": 8, "head_dim": 16, "top_k": 64}}),
+        "attention.full.indexer",
+        "there are no entries without a `ratio`",
+        "add `ratio`",
+    ),
+    (
+        put(toy_model(), "attention.full", COMPRESSED | {"overlap": True}),
+        "attention.full.overlap",
+        "there are no entries without a `ratio`",
+        "add `ratio`",
     ),
     (put(toy_moe_model(), "ffn.moe.top_k", 17), "ffn.moe.top_k", "expected at most experts = 16, found 17", ""),
     # drafter

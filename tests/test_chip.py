@@ -164,6 +164,37 @@ def test_indexed_attention_reads_its_top_k() -> None:
     assert us(indexed, context=300) == us(everything, context=300)
 
 
+@pytest.mark.parametrize(
+    ("ratio", "top_k", "context", "reads"),
+    [
+        (None, None, 8192, 128),  # the window only
+        (None, None, 100, 100),
+        (128, None, 8192, 128 + 64),
+        (4, None, 8192, 128 + 2048),
+        (4, 512, 8192, 128 + 512),
+        (4, 512, 1024, 128 + 256),  # fewer entries than the indexer may choose
+    ],
+)
+def test_compressed_attention_reads_its_window_and_entries(
+    ratio: int | None, top_k: int | None, context: float, reads: float
+) -> None:
+    """As latent attention over so many tokens: 2 x 3 requests x reads x 500 x 2 bytes at 1e11 B/s, and its FLOPs."""
+    sizes: dict[str, Any] = {"name": "c", "heads": 16, "latent_dim": 500, "rope_dim": 0, "prefill_dim": 1000}
+    found = LatentAttention(**sizes, top_k=top_k, window=128, ratio=ratio)
+    assert us(found, requests=3, context=context) == us(LatentAttention(**sizes, top_k=None), requests=3, context=reads)
+    cost = cost_of(found, requests=3, context=context)
+    assert float(cost.bytes) == 3 * reads * 500 * 2
+    assert float(cost.flops) == 2 * 3 * reads * 16 * 1000
+
+
+def test_indexer_scans_one_key_for_each_entry() -> None:
+    kernels = toy_kernels(indexer={"floor_us": 20.0, "eta_m": 1.0})
+    hardware = toy_hardware(kernels={"default": kernels})
+    entries = IndexerScan(name="scan", heads=8, head_dim=128, ratio=4)
+    keys = IndexerScan(name="scan", heads=8, head_dim=128)
+    assert us(entries, context=4000, hardware=hardware) == us(keys, context=1000, hardware=hardware)
+
+
 def test_indexer_scans_every_cached_key() -> None:
     kernels = toy_kernels(indexer={"floor_us": 20.0, "eta_m": 1.0})
     hardware = toy_hardware(kernels={"default": kernels})

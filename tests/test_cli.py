@@ -453,17 +453,20 @@ def test_assume_goes_past_the_drafters_window(specdec: Runner, tmp_path: Path) -
 
 
 def test_recommend_limits_hold(specdec: Runner) -> None:
+    powers = ("--batches", "1..256:x2")  # said, so that no batch between them is looked at
     everything = specdec("sweep", format="json").data["points"]
     middle = sorted(point["interactivity_tokens_per_s_per_user"] for point in everything)[len(everything) // 2]
-    chosen = specdec("recommend", "--min-interactivity", str(middle), "--tie", "0", format="json").data["choice"]
+    chosen = specdec("recommend", *powers, "--min-interactivity", str(middle), "--tie", "0", format="json").data[
+        "choice"
+    ]
     assert chosen["interactivity_tokens_per_s_per_user"] >= middle
     within = [p for p in everything if p["interactivity_tokens_per_s_per_user"] >= middle]
     assert chosen["throughput_tokens_per_s_per_gpu"] == max(p["throughput_tokens_per_s_per_gpu"] for p in within)
     tpot = 1000 / middle
-    capped = specdec("recommend", "--max-tpot-ms", str(tpot * 1.001), format="json").data["choice"]
+    capped = specdec("recommend", *powers, "--max-tpot-ms", str(tpot * 1.001), format="json").data["choice"]
     assert 1000 / capped["interactivity_tokens_per_s_per_user"] <= tpot * 1.001
     wide = sorted(point["throughput_tokens_per_s_per_gpu"] for point in everything)[len(everything) // 2]
-    fast = specdec("recommend", "--min-throughput", str(wide), "--tie", "0", format="json").data["choice"]
+    fast = specdec("recommend", *powers, "--min-throughput", str(wide), "--tie", "0", format="json").data["choice"]
     assert fast["throughput_tokens_per_s_per_gpu"] >= wide
     within = [p for p in everything if p["throughput_tokens_per_s_per_gpu"] >= wide]
     best = max(p["interactivity_tokens_per_s_per_user"] for p in within)
@@ -761,3 +764,8 @@ def test_sources_reach_the_output_for_every_number(specdec: Runner, tmp_path: Pa
     assert covered["kernels.default.gemm.bf16.eta_c"] == "kernel study"
     assert covered["kernels.default.gemm.fp8.eta_c"] == "fp8 study"
     assert None not in covered.values()
+
+
+def test_an_option_given_twice_is_refused(specdec: Runner) -> None:
+    twice = specdec.raw("recommend", "--acceptance-length", "1=1.8", "--acceptance-length", "3=2.6")
+    refused(twice, 2, "--acceptance-length is given twice")

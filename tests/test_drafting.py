@@ -291,6 +291,13 @@ def test_a_ranks_mixture_drafts_for_its_own_requests() -> None:
     assert draft_us(ranks, 2, al=2.0, batch=4) == pytest.approx(alone)
 
 
+def test_mtp_mixes_the_streams_as_the_targets_layers_do() -> None:
+    drafter = as_record(toy_drafter("toy-moe-mtp", "mtp", "toy-moe"))
+    body = plan_of(drafter, as_record(mtp_moe(residual_streams=4))).body
+    assert [op.count for op in body if op.name == "hyper-connections"] == [2]
+    assert not [op for op in plan_of(drafter, as_record(mtp_moe())).body if op.name == "hyper-connections"]
+
+
 def test_mtp_of_a_model_without_it_is_refused() -> None:
     with pytest.raises(ProfileError, match="toy-model has no native MTP layers"):
         plan_of(as_record(toy_drafter("toy-mtp", "mtp")), as_record(toy_model()))

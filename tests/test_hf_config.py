@@ -10,7 +10,19 @@ import pytest
 
 from specdec_cli.errors import ProfileError
 from specdec_cli.profiles.hf_config import model_from_config, profile_name, read_model
-from specdec_cli.profiles.schema import Block, DenseFfn, GatedDelta, Gqa, Indexer, Mamba2, Mla, Model, MoeFfn, Mtp
+from specdec_cli.profiles.schema import (
+    Block,
+    CompressedAttention,
+    DenseFfn,
+    GatedDelta,
+    Gqa,
+    Indexer,
+    Mamba2,
+    Mla,
+    Model,
+    MoeFfn,
+    Mtp,
+)
 
 DENSE: dict[str, Any] = {
     "model_type": "llama",
@@ -35,6 +47,21 @@ MLA = {
     "qk_nope_head_dim": 16,
     "qk_rope_head_dim": 8,
     "v_head_dim": 16,
+}
+COMPRESSED = {
+    **MOE,
+    "model_type": "deepseek_v4",
+    "num_key_value_heads": 1,
+    "head_dim": 32,
+    "q_lora_rank": 64,
+    "o_lora_rank": 16,
+    "o_groups": 4,
+    "sliding_window": 128,
+    "index_n_heads": 4,
+    "index_head_dim": 16,
+    "index_topk": 64,
+    "hc_mult": 4,
+    "compress_ratios": [128, 4, 128, 4, 0],
 }
 MAMBA = {
     "mamba_num_heads": 8,
@@ -285,6 +312,30 @@ def test_an_indexer_of_its_own_and_a_shared_one() -> None:
     assert "index_n_heads" in refusal(MLA, index_topk=64)
 
 
+# ------------------------------------------------------------------------------------- compressed attention
+
+
+def test_compressed_attention_and_its_mtp_layer() -> None:
+    model = imported(COMPRESSED, num_nextn_predict_layers=1)
+    sizes = {"heads": 8, "head_dim": 32, "q_lora_rank": 64, "o_lora_rank": 16, "o_groups": 4, "window": 128}
+    indexer = Indexer(heads=4, head_dim=16, top_k=64)
+    assert model.attention == {
+        "compressed_128": CompressedAttention(**sizes, ratio=128),
+        "compressed_4": CompressedAttention(**sizes, ratio=4, overlap=True, indexer=indexer),
+        "window": CompressedAttention(**sizes),
+    }
+    assert [(block.repeat, block.attention) for block in model.blocks] == [(2, "compressed_128"), (2, "compressed_4")]
+    assert model.mtp == Mtp(layers=1, attention="window", ffn="moe")  # the fifth entry of the list
+    assert model.residual_streams == 4
+    assert list(imported(COMPRESSED).attention) == ["compressed_128", "compressed_4"]  # no MTP layer, no fifth entry
+    assert imported().residual_streams == 1
+
+
+@pytest.mark.parametrize("key", ["head_dim", "q_lora_rank", "o_lora_rank", "o_groups", "sliding_window", "index_topk"])
+def test_a_missing_size_of_compressed_attention(key: str) -> None:
+    assert key in refusal({name: value for name, value in COMPRESSED.items() if name != key})
+
+
 # ------------------------------------------------------------------------------------------------- windows
 
 
@@ -416,7 +467,10 @@ def test_layers_pruned_one_by_one() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"compress_ratios": [4, 128]}, "compressed attention"),
+        ({"compress_ratios": [4, 128]}, "names 2 layers of 4"),
+        ({"compress_ratios": [0, 4, 8, 128]}, "a ratio of 8"),
+        ({"compress_ratios": 4}, "expected a list"),
+        ({"num_key_value_heads": 2, "compress_ratios": [0, 0, 0, 0]}, "2 KV heads"),
         ({"sparse_attention_config": {"sparse_topk_blocks": 16}}, "block-sparse"),
         ({"num_kv_shared_layers": 2}, "another layer's KV cache"),
         ({"hidden_size_per_layer_input": 256}, "embeddings for each layer"),

@@ -195,6 +195,38 @@ def test_mixed_precision_lists_what_it_converts() -> None:
         dtypes(MIXTURE, side=side)
 
 
+V4 = {
+    **MIXTURE,
+    "model_type": "deepseek_v4",
+    "first_k_dense_replace": 0,
+    "num_key_value_heads": 1,
+    "head_dim": 64,
+    "q_lora_rank": 64,
+    "o_lora_rank": 16,
+    "o_groups": 4,
+    "sliding_window": 128,
+    "compress_ratios": [0, 128, 128, 128, 0],
+}
+
+
+def test_experts_of_deepseek_v4_are_in_four_bits() -> None:
+    model = quantised(V4, FP8, expert_dtype="fp4")
+    assert model.dtypes == PartDtypes(weights="fp8_block", experts="mxfp4", lm_head="bf16")
+    assert any("expert_dtype fp4" in text for text in model.assumptions)
+    assert dtypes(V4, FP8).experts is None
+
+
+def test_what_a_mixed_conversion_left_alone_keeps_its_quantisation() -> None:
+    """DeepSeek-V4-Flash-NVFP4: only the experts of an fp8 checkpoint were converted again."""
+    layers = {f"layers.{number}.ffn.experts": {"quant_algo": "NVFP4"} for number in range(4)}
+    mixed = {**FP8, "quant_algo": "MIXED_PRECISION", "quantized_layers": layers, "ignore": ["*.attn.*", "head"]}
+    side = {"quantization": {"quant_algo": "MIXED_PRECISION", "quantized_layers": layers}}
+    expected = PartDtypes(weights="fp8_block", experts="nvfp4", lm_head="bf16")
+    assert dtypes(V4, mixed, expert_dtype="fp4") == dtypes(V4, mixed, side=side, expert_dtype="fp4") == expected
+    # where nothing says that the rest was quantised, it was not
+    assert dtypes(V4, side=side) == PartDtypes(weights="bf16", experts="nvfp4", lm_head=None, mtp="bf16")
+
+
 def test_no_list_of_what_is_left_alone_is_an_assumption() -> None:
     model = quantised(DENSE, side={"quantization": {"quant_algo": "FP8"}})
     assert any("no list of modules" in text for text in model.assumptions)

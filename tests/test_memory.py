@@ -191,6 +191,26 @@ def test_an_indexers_keys_are_held_beside_the_cache() -> None:
     assert kv_bytes(operations, 5000.0, "bf16") == 10 * 5000 * (576 * 2 + 132)
 
 
+def test_compressed_attention_holds_a_window_and_an_entry_for_some_tokens() -> None:
+    indexer = {"heads": 8, "head_dim": 128, "top_k": 512}
+    sizes = {"heads": 16, "head_dim": 500, "q_lora_rank": 64, "o_lora_rank": 16, "o_groups": 4, "window": 128}
+    attention = {
+        "window": {"type": "compressed", **sizes},
+        "indexed": {"type": "compressed", **sizes, "ratio": 4, "overlap": True, "indexer": indexer},
+        "pooled": {"type": "compressed", **sizes, "ratio": 128},
+    }
+    blocks = [
+        {"repeat": n, "attention": name, "ffn": "dense"} for n, name in ((2, "window"), (3, "indexed"), (5, "pooled"))
+    ]
+    model = as_record(toy_model(attention=attention, blocks=blocks, parameters={}))
+    for tp in (1, 4):  # held by every GPU
+        operations = target_operations(model, Layout(tp=tp, gpus=tp), resolve_dtypes(model.dtypes))
+        entries = 3 * 6400 / 4 + 5 * 6400 / 128
+        assert kv_bytes(operations, 6400.0, "bf16") == (10 * 128 + entries) * 1000 + 3 * 6400 / 4 * 132
+        # a context within the window
+        assert kv_bytes(operations, 100.0, "bf16") == (10 * 100 + 3 * 25 + 5 * 100 / 128) * 1000 + 3 * 25 * 132
+
+
 # ------------------------------------------------------------------------------------------------------ states
 
 

@@ -32,6 +32,7 @@ from specdec_cli.physics.operations import (
     Linear,
     Operation,
     RecurrentState,
+    SmallKernels,
 )
 from specdec_cli.profiles import schema
 from specdec_cli.profiles.parameters import (
@@ -197,6 +198,61 @@ def test_an_indexer_adds_its_scan_and_bounds_the_reads() -> None:
     assert only(shared, LatentAttention).top_k == 2048
 
 
+# -------------------------------------------------------------------------------------- compressed attention
+
+
+def compressed(**more: Any) -> schema.CompressedAttention:
+    return schema.CompressedAttention(
+        heads=16, head_dim=512, q_lora_rank=768, o_lora_rank=100, o_groups=4, window=128, **more
+    )
+
+
+def test_compressed_attention_by_hand() -> None:
+    # 16 heads of 512 in 4 groups, hidden 1000; on 2 GPUs 8 heads in 2 groups, each projected 4 x 512 -> 100
+    operations = attention_operations(compressed(ratio=128), 1000, Layout(tp=2, gpus=2), "fp8", 5)
+    assert linears(operations) == {
+        "q_a, kv": (768 + 512, 1000, 5),  # held by every GPU
+        "q_b": (8 * 512, 768, 5),
+        "compressor": (2 * 512, 1000, 5),  # values and gates, held by every GPU
+        "o_a": (2 * 100, 4 * 512, 5),
+        "o_b": (1000, 2 * 100, 5),
+    }
+    dtypes = {op.name: op.dtype for op in operations if isinstance(op, Linear)}
+    assert (dtypes["compressor"], dtypes["q_b"]) == ("bf16", "fp8")
+    core = only(operations, LatentAttention)
+    assert (core.heads, core.latent_dim, core.rope_dim, core.top_k) == (8, 512, 0, None)
+    assert (core.window, core.ratio, core.count) == (128, 128, 5)
+
+
+def test_entries_chosen_by_an_indexer_are_pooled_with_an_overlap() -> None:
+    index = schema.Indexer(heads=64, head_dim=128, top_k=512)
+    operations = attention_operations(compressed(ratio=4, overlap=True, indexer=index), 1000, Layout(), "fp8", 1)
+    found = linears(operations)
+    assert found["compressor"] == (2 * 2 * (512 + 128) + 64, 1000, 1)  # and the weights of 64 index heads
+    assert found["indexer q"] == (64 * 128, 768, 1)
+    scan = only(operations, IndexerScan)
+    assert (scan.heads, scan.head_dim, scan.ratio) == (64, 128, 4)
+    assert only(operations, LatentAttention).top_k == 512
+
+
+def test_a_window_without_entries_has_no_compressor() -> None:
+    operations = attention_operations(compressed(), 1000, Layout(), "fp8", 1)
+    assert set(linears(operations)) == {"q_a, kv", "q_b", "o_a", "o_b"}
+    assert only(operations, LatentAttention).ratio is None
+
+
+def test_streams_are_mixed_before_each_sub_layer() -> None:
+    ffn = schema.DenseFfn(intermediate=4000)
+    operations = block_operations(compressed(), ffn, 1000, Layout(), BF16, 3, streams=4)
+    # (2 + 4) x 4 = 24 rows over 4 x 1000, split along K by stream
+    assert linears(operations)["hyper-connections"] == (4 * 24, 1000, 2 * 3)
+    assert only(operations, SmallKernels).hidden == 4000
+    plain = block_operations(compressed(), ffn, 1000, Layout(), BF16, 3)
+    assert "hyper-connections" not in linears(plain)
+    model = toy_model(residual_streams=4)
+    assert linears(operations_of(model))["hyper-connections"][2] == 2 * linears(operations_of(model))["qkv"][2]
+
+
 # ------------------------------------------------------------------------------------------- recurrent layers
 
 
@@ -341,8 +397,12 @@ def test_each_mixer_has_its_parameters_cache_and_state(name: str) -> None:
         assert weights == pytest.approx(attention_parameters(spec, model.hidden), rel=2e-3)
         context = 1000.0
         held = min(context, window_of(spec) or context)
+        each = 1  # tokens of an index key
+        if isinstance(spec, schema.CompressedAttention) and spec.ratio is not None:
+            each = spec.ratio
+            held += context / each
         indexer = indexer_of(spec)
-        keys = 0.0 if indexer is None or indexer.shared else context * indexer.head_dim * 132 / 128
+        keys = 0.0 if indexer is None or indexer.shared else context / each * indexer.head_dim * 132 / 128
         assert kv_bytes(operations, context, "bf16") == held * cache_elements_per_token(spec) * 2 + keys
         assert state_bytes(operations) == layer_state_bytes(spec)
 

@@ -114,6 +114,38 @@ def test_glm_5_2_counts_an_indexer_only_where_a_layer_has_its_own() -> None:
     assert difference == 57 * indexer
 
 
+def test_deepseek_v4_flash_by_hand() -> None:
+    """Sizes of DeepseekV4ForCausalLM in transformers; the same configuration there has 284.332 B parameters."""
+    model = load("deepseek-v4-flash")
+    count = count_parameters(model)
+    # q: 4096 x 1024, 1024 x 64 x 512; kv: 4096 x 512; o: 64 x 512 x 1024 in groups, 8 x 1024 x 4096; norms and sinks
+    every = 4096 * 1024 + 1024 * 32768 + 4096 * 512 + 32768 * 1024 + 8192 * 4096 + 1024 + 512 + 64
+    # value and gate of 2 x (512 + 128), a bias for each of 4 positions; the indexer's queries and head weights
+    indexed = (2 * 4096 + 4) * 2 * 640 + 640 + 1024 * 64 * 128 + 4096 * 64
+    pooled = (2 * 4096 + 128) * 512 + 512
+    assert count.attention == 43 * every + 21 * indexed + 20 * pooled
+    # two sub-layers a layer, each with a norm and 24 rows over 4 streams; one row a stream before the head
+    streams = 24 * (4 * 4096 + 1) + 3
+    assert count.norms == 86 * (4096 + streams) + 4096 + 4 * (4 * 4096 + 1) + 1
+    assert count.total / 1e9 == pytest.approx(284.332, abs=0.0006)
+    assert count_parameters(load("deepseek-v4-pro")).total / 1e9 == pytest.approx(1572.997, abs=0.0006)
+    # the MTP layer: fusion and its three norms, a windowed layer with its own streams
+    moe = 257 * 3 * 4096 * 2048 + 4096 * 256
+    assert count.mtp == 2 * 4096**2 + 3 * 4096 + every + moe + 2 * (4096 + streams)
+
+
+@pytest.mark.parametrize(("name", "indexed", "pooled", "window_only"), [("flash", 21, 20, 2), ("pro", 30, 31, 0)])
+def test_deepseek_v4_caches_an_entry_for_some_tokens_and_a_window(
+    name: str, indexed: int, pooled: int, window_only: int
+) -> None:
+    """One head of 512: an entry for 4 tokens or for 128, an index key of 128 for 4, and 128 tokens in every layer."""
+    model = load(f"deepseek-v4-{name}")
+    assert kv_bytes_per_token(model) == 512 * 2 * (indexed / 4 + pooled / 128)
+    assert indexer_bytes_per_token(model, "bf16") == 128 * 2 * indexed / 4
+    assert window_kv_bytes(model) == (indexed + pooled + window_only) * 512 * 2 * 128
+    assert kv_bytes_per_token(model) + indexer_bytes_per_token(model) == {"flash": 6880, "pro": 9848}[name]
+
+
 def test_mixtral_activates_two_of_eight() -> None:
     model = load("mixtral-8x7b")
     count = count_parameters(model)

@@ -36,6 +36,9 @@ def speedup(batch: float, length: int) -> float:
     return LENGTHS[length] * (10 + 0.1 * batch) / (11 + 0.1 * batch * (1 + length))
 
 
+POWERS = "1..256:x2"  # few batches, so that every figure can be worked by hand
+
+
 def recommend(root: Path, *more: Data, prices: Any = None, limits: Any = None, **options: Any) -> Recommendation:
     hardware, engine = clockwork(**(prices or {}))
     said = {"drafter": "toy-ngram", "context": 1, "acceptance_length": CURVE, **options}
@@ -127,20 +130,30 @@ def test_a_floor_of_interactivity_takes_the_widest_batch_that_keeps_it(tmp_path:
     # 100 tokens/s/user: at B = 128 D = 1 gives 1.8 / 36.6 ms = 49, D = 2 2.4 / 49.4 = 48.6; at B = 64
     # 1.8 / 23.8 = 75.6, 2.4 / 30.2 = 79.5, 2.8 / 36.6 = 76.5; at B = 32 2.4 / 20.6 = 116.5, 2.8 / 23.8 = 117.6,
     # 3 / 27 = 111, 1.8 / 17.4 = 103: throughputs 32 x those; D = 3 is best and D = 2 within 3 % of it
-    found = recommend(tmp_path, limits={"min_interactivity": 100.0})
+    found = recommend(tmp_path, limits={"min_interactivity": 100.0}, batches=POWERS)
     assert chosen(found) == (32, 2)
     assert found.plateau == (2, 3)
 
 
+def test_where_the_batch_is_asked_for_every_one_is_looked_at(tmp_path: Path) -> None:
+    # between the powers of two more users fit at the same speed: D = 2 at B = 43, 2.4 / (7.6 + 43 x ...) still >= 100
+    found = recommend(tmp_path, limits={"min_interactivity": 100.0, "tie": 0.0})
+    points = recommend(tmp_path, limits={"batch": 1}, batches="1..256").sweep.points
+    within = points.throughput[points.interactivity >= 100.0]
+    assert found.choice is not None
+    assert found.sweep.points.throughput[found.choice] == pytest.approx(within.max())
+    assert found.sweep.points.throughput[found.choice] > 32 * 117.6  # the best power of two, worked above
+
+
 def test_a_ceiling_of_tpot_is_the_same_floor(tmp_path: Path) -> None:
-    found = recommend(tmp_path, limits={"max_tpot_ms": 10.0})
+    found = recommend(tmp_path, limits={"max_tpot_ms": 10.0}, batches=POWERS)
     assert chosen(found) == (32, 2)
 
 
 def test_a_floor_of_throughput_takes_the_fastest_that_keeps_it(tmp_path: Path) -> None:
     # 2000 tokens/s/GPU: B = 8 reaches 8 x 3 / 15 ms = 1600; B = 16: 16 x 3 / 19 = 2526, 2.8 / 17.4 -> 2575,
     # 2.4 / 15.8 -> 2430: interactivity 158, 161, 152: D = 3 is best, D = 4 within 3 %, D = 2 not (5.6 %)
-    found = recommend(tmp_path, limits={"min_throughput": 2000.0})
+    found = recommend(tmp_path, limits={"min_throughput": 2000.0}, batches=POWERS)
     assert chosen(found) == (16, 3)
     assert found.plateau == (3, 4)
 
@@ -153,7 +166,7 @@ def test_off_where_no_speculating_point_is_wider(tmp_path: Path) -> None:
 
 def test_limits_that_speculation_alone_can_keep(tmp_path: Path) -> None:
     # off reaches 99 tokens/s/user at B = 1, speculation 261
-    found = recommend(tmp_path, limits={"min_interactivity": 200.0})
+    found = recommend(tmp_path, limits={"min_interactivity": 200.0}, batches=POWERS)
     batch, length = chosen(found)
     assert length > 0
     points = found.sweep.points
@@ -452,7 +465,9 @@ def test_off_says_why() -> None:
     assert reason(draft_lengths="9,10") == (
         "every draft length asked for lies past the measured acceptance; --assume lets them in"
     )
-    assert (reason(context=8192) or "").startswith("no draft length can be used: llama-3.1-8b-eagle3 was trained on")
+    assert (reason(context=8192, drafter="eagle3") or "").startswith(
+        "no draft length can be used: llama-3.1-8b-eagle3 was trained on"
+    )
     assert reason(drafter="none") == "no draft length was asked for"
     assert reason(acceptance_rate=0.01) == "no draft length gains more than 2 %"
 

@@ -18,6 +18,8 @@ from builders import as_record, toy_engine, toy_hardware, toy_kernels, toy_model
 from conftest import REPO
 from toys import column, cost_of, shipped, shipped_scenario, step_of
 
+from specdec_cli.explore.recommend import Limits, run_recommend
+from specdec_cli.explore.scenario import Options
 from specdec_cli.explore.sweep import Grid, evaluate
 from specdec_cli.physics.layers import Layout, resolve_dtypes, target_operations
 from specdec_cli.physics.memory import MemoryBill, memory_bill
@@ -122,6 +124,14 @@ def test_prefill_attention_sees_a_window_and_an_indexers_choice() -> None:
     assert prefill_attention_s(step_of(windowed), 200) == prefill_attention_s(step_of(), 200)
     latent = {"type": "mla", "heads": 8, "q_lora_rank": 256, "kv_lora_rank": 128, "nope_head_dim": 64}
     mla = toy_model(attention={"full": {**latent, "rope_head_dim": 32, "v_head_dim": 64}})
+    sizes = {"heads": 8, "head_dim": 125, "q_lora_rank": 64, "o_lora_rank": 16, "o_groups": 4, "window": 200}
+    pooled = toy_model(attention={"full": {"type": "compressed", **sizes, "ratio": 4}})
+    # The window's 180,000 pairs, and an entry for each 4 tokens before: 500,000 / 4.
+    assert prefill_attention_s(step_of(pooled), 1000) / US == pytest.approx(PROMPT_ATTENTION_US * (0.36 + 0.25))
+    indexer = {"heads": 8, "head_dim": 125, "top_k": 50}
+    chosen = toy_model(attention={"full": {"type": "compressed", **sizes, "ratio": 4, "indexer": indexer}})
+    # 50 entries are 200 tokens: 180,000 / 4 pairs.
+    assert prefill_attention_s(step_of(chosen), 1000) / US == pytest.approx(PROMPT_ATTENTION_US * (0.36 + 0.09))
     # Outside the latent space: keys of 64 + 32, values of 64. 160 in place of 250.
     assert prefill_attention_s(step_of(mla), 1000) / US == pytest.approx(PROMPT_ATTENTION_US * 160 / 250)
 
@@ -297,3 +307,15 @@ def test_tpot_of_runs_that_no_fit_saw(shared_data: Path) -> None:
     errors = predictor(shipped(), marked).tpot_s() / np.array([run.tpot_s for run in marked]) - 1
     assert np.median(np.abs(errors)) < 0.09
     assert np.mean(np.abs(errors)) < 0.18
+
+
+def test_limits_hold_under_load_not_for_decoding_alone() -> None:
+    """A ceiling on TPOT means the time between tokens that users see, prefill included."""
+    asked = Options(input_tokens=4096, output_tokens=256)
+    found = run_recommend(shipped(), asked, Limits(max_tpot_ms=8.0))
+    assert found.choice is not None
+    points = found.sweep.points
+    assert points.serving_tpot_s is not None
+    assert points.serving_tpot_s[found.choice] <= 8.0e-3
+    assert found.users is not None
+    assert found.users.served >= points.batch[found.choice]

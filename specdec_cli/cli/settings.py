@@ -116,17 +116,15 @@ def _not_pasted(found: Recommendation, family: str) -> list[tuple[str, str]]:
     missing: list[tuple[str, str]] = []
     for name, what in (("weight_dtype", "weights"), ("kv_dtype", "the KV cache")):
         if said[name].origin == "option":
-            text = (
-                f"computed with {what} in {said[name].value}: the text below does not set it, add your engine's option"
-            )
+            text = f"computed with {what} in {said[name].value}: the text does not set it, add your engine's option"
             missing.append((f"{name}_not_pasted", text))
     if scenario.layout.ep > 1:
-        text = f"computed with experts over {scenario.layout.ep} GPUs (--ep): the text below does not set it"
+        text = f"computed with experts over {scenario.layout.ep} GPUs (--ep): the text does not set it"
         missing.append(("ep_not_pasted", text))
     batch = int(found.sweep.points.batch[found.choice]) if found.choice is not None else max(scenario.batches)
     if family == "sglang" and batch > SGLANG_REQUESTS_WHEN_SPECULATING:
         text = (
-            f"SGLang runs at most {SGLANG_REQUESTS_WHEN_SPECULATING} requests when it speculates unless told otherwise: "
+            f"SGLang runs at most {SGLANG_REQUESTS_WHEN_SPECULATING} requests when it speculates unless told: "
             f"add --max-running-requests {batch}"
         )
         missing.append(("request_limit", text))

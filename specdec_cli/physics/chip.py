@@ -202,11 +202,10 @@ def _attention(operation: Attention, shape: Shape, chip: Chip) -> Cost:
 
 
 def _latent_attention(operation: LatentAttention, shape: Shape, chip: Chip) -> Cost:
-    context = shape.context if operation.top_k is None else np.minimum(shape.context, operation.top_k)
     return roofline.mla_seconds(
         shape.rank_requests,
         operation.heads * shape.width,
-        context,
+        latent_reads(operation, shape.context),
         latent_dim=operation.latent_dim,
         rope_dim=operation.rope_dim,
         kv_element_bytes=KV_BYTES[chip.kv_dtype],
@@ -217,12 +216,24 @@ def _latent_attention(operation: LatentAttention, shape: Shape, chip: Chip) -> C
     )
 
 
+def latent_reads(operation: LatentAttention, context: Floats) -> Floats:
+    """Tokens and entries that a query reads of `context` cached tokens."""
+    if operation.window is None:
+        return context if operation.top_k is None else np.minimum(context, operation.top_k)
+    recent = np.minimum(context, operation.window)
+    if operation.ratio is None:
+        return recent
+    entries = context / operation.ratio
+    return recent + (entries if operation.top_k is None else np.minimum(entries, operation.top_k))
+
+
 def _indexer_scan(operation: IndexerScan, shape: Shape, chip: Chip) -> Cost:
     figures = chip.kernels.indexer
     if figures is None:
         raise _missing("indexer", "indexed sparse attention", chip, [])
-    keys = shape.rank_requests * shape.context * operation.head_dim
-    flops = 2.0 * shape.rank_tokens * operation.heads * shape.context * operation.head_dim
+    scanned = shape.context / (operation.ratio or 1)
+    keys = shape.rank_requests * scanned * operation.head_dim
+    flops = 2.0 * shape.rank_tokens * operation.heads * scanned * operation.head_dim
     moved = keys * INDEX_KEY_BYTES + 0.0 * flops
     compute = flops / chip.peaks.get("fp8", chip.peak("bf16"))
     return roofline.cost(

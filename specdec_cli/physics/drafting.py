@@ -175,6 +175,7 @@ def _native_mtp_plan(target: Model, dtypes: Dtypes, layout: Layout) -> DraftPlan
         layout,
         mtp_dtypes,
         1,
+        streams=target.residual_streams,
     )
     return _plan(
         "mtp",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from specdec_cli.errors import UsageError
+from specdec_cli.physics.compressed import compressed_operations
 from specdec_cli.physics.operations import (
     LOGIT_PASSES,
     AllReduceHidden,
@@ -117,6 +118,8 @@ def attention_operations(
             return _gqa_operations(spec, hidden, layout, dtype, count)
         case schema.Mla():
             return _mla_operations(spec, hidden, layout, dtype, count)
+        case schema.CompressedAttention():
+            return compressed_operations(spec, hidden, layout.tp, dtype, count)
         case schema.GatedDelta():
             return _gated_delta_operations(spec, hidden, layout, dtype, count)
         case schema.Mamba2():
@@ -296,6 +299,8 @@ def block_operations(
     layout: Layout,
     dtypes: Dtypes,
     count: float,
+    *,
+    streams: int = 1,
 ) -> list[Operation]:
     """`count` layers with this mixer and this feed-forward block: operations, small kernels, all-reduces."""
     operations: list[Operation] = []
@@ -306,7 +311,16 @@ def block_operations(
     if ffn is not None:
         operations += ffn_operations(ffn, hidden, layout, dtypes, count)
         reduces += 1
-    operations.append(SmallKernels(name="norms, rope, KV write", hidden=hidden, count=count))
+    if streams > 1 and reduces:
+        # Hyper-connections: what mixes the streams is computed from all of them, on every GPU, before each sub-layer.
+        # A thin matrix over a long K (24 x 4 hidden) is split along K by kernels made for it (DeepGEMM's
+        # tf32_hc_prenorm_gemm); here by stream, which leaves bytes and FLOPs as they are.
+        mixing = (2 + streams) * streams
+        operations.append(
+            Linear(name="hyper-connections", n=streams * mixing, k=hidden, dtype="bf16", count=reduces * count)
+        )
+    # Every stream is read and written by the residual adds, as wide as the streams together.
+    operations.append(SmallKernels(name="norms, rope, KV write", hidden=streams * hidden, count=count))
     if layout.tp > 1 and reduces:
         operations.append(AllReduceHidden(name="all-reduce", hidden=hidden, gpus=layout.tp, count=reduces * count))
     return operations
@@ -333,6 +347,7 @@ def body_operations(model: schema.Model, layout: Layout, dtypes: Dtypes) -> list
             layout,
             dtypes,
             block.repeat,
+            streams=model.residual_streams,
         )
     return operations
 

@@ -80,9 +80,12 @@ def kv_bytes(operations: Iterable[Operation], context: float, kv_dtype: KvDtype)
             held = context if op.window is None else min(context, op.window)
             total += op.count * held * op.kv_heads * op.kv_dim * element
         elif isinstance(op, LatentAttention):
-            total += op.count * context * (op.latent_dim + op.rope_dim) * element
+            # Compressed attention: the window's tokens, and an entry for each `ratio` tokens of all.
+            entries = context / op.ratio if op.ratio is not None else 0.0
+            held = context if op.window is None else min(context, op.window) + entries
+            total += op.count * held * (op.latent_dim + op.rope_dim) * element
         elif isinstance(op, IndexerScan):
-            total += op.count * context * op.head_dim * INDEX_KEY_BYTES
+            total += op.count * context / (op.ratio or 1) * op.head_dim * INDEX_KEY_BYTES
     return total
 
 

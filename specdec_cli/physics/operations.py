@@ -51,7 +51,11 @@ class LatentAttention(msgspec.Struct, frozen=True, kw_only=True):
     prefill_dim: int
     """Key width + value width of a head outside the latent space, as prefill computes it."""
     top_k: int | None
-    """Tokens that an indexer lets each query read; None: all."""
+    """Tokens (entries where they are compressed) that an indexer lets each query read; None: all."""
+    window: int | None = None
+    """Compressed attention: the last tokens, read one by one; None: all tokens are."""
+    ratio: int | None = None
+    """Tokens of one entry, which are read beside the window's; None: no entries."""
     count: float = 1
     group: Group = "attention"
 
@@ -62,6 +66,8 @@ class IndexerScan(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     heads: int
     head_dim: int
+    ratio: int | None = None
+    """Tokens for which one key is cached; None: one."""
     count: float = 1
     group: Group = "attention"
 

@@ -142,6 +142,12 @@ def _in_every_token(operation: Operation) -> bool:
     return isinstance(operation, (*BY_TOKENS, Experts))
 
 
+def _pairs(prompt: int, reach: int | None) -> float:
+    """Pairs of a token and one before it, where each sees at most `reach` of them."""
+    seen = prompt if reach is None else min(prompt, reach)
+    return seen * prompt - seen * seen / 2
+
+
 def prefill_attention_s(step: StepModel, prompt: int) -> float:
     """Causal attention of one prompt: 2 d FLOP for each query head and pair of tokens (d: key + value width), at a
     fraction of the bf16 peak."""
@@ -150,10 +156,11 @@ def prefill_attention_s(step: StepModel, prompt: int) -> float:
         if isinstance(op, Attention):
             heads, width, reach = op.group_size * op.kv_heads, op.kv_dim, op.window
         elif isinstance(op, LatentAttention):
-            heads, width, reach = op.heads, op.prefill_dim, op.top_k
+            heads, width, reach = op.heads, op.prefill_dim, op.top_k if op.window is None else op.window
+            if op.ratio is not None:  # entries, each of so many tokens
+                entries_of = None if op.top_k is None else op.top_k * op.ratio
+                flops += op.count * 2.0 * heads * width * _pairs(prompt, entries_of) / op.ratio
         else:
             continue
-        seen = prompt if reach is None else min(prompt, reach)
-        pairs = seen * prompt - seen * seen / 2  # every token sees at most `seen` before it
-        flops += op.count * 2.0 * heads * width * pairs
+        flops += op.count * 2.0 * heads * width * _pairs(prompt, reach)
     return flops / (PREFILL_ATTENTION_FRACTION * step.chip.peak("bf16"))

@@ -18,6 +18,7 @@ from specdec_cli.profiles.measurement import MeasuredPoint, Measurement, Setup
 from specdec_cli.profiles.schema import (
     AcceptancePoint,
     AcceptanceProfile,
+    CompressedAttention,
     Drafter,
     Engine,
     GatedDelta,
@@ -188,6 +189,11 @@ def check_model(profile: Model) -> Iterator[Problem]:
         here = ("attention", name)
         if isinstance(attention, Gqa):
             yield from _divides(here, "kv_heads", attention.kv_heads, "heads", attention.heads)
+        elif isinstance(attention, CompressedAttention):
+            yield from _divides(here, "o_groups", attention.o_groups, "heads", attention.heads)
+            if attention.ratio is None and (attention.indexer is not None or attention.overlap):
+                part = "indexer" if attention.indexer is not None else "overlap"
+                yield Problem((*here, part), "there are no entries without a `ratio`", "add `ratio`, or remove it")
         elif isinstance(attention, GatedDelta):
             yield from _divides(here, "key_heads", attention.key_heads, "value_heads", attention.value_heads)
         elif isinstance(attention, Mamba2):

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from specdec_cli.profiles.hf_compressed import compressed_layers
 from specdec_cli.profiles.hf_layers import layer_kinds
 from specdec_cli.profiles.hf_reader import ConfigReader
 from specdec_cli.profiles.schema import Attention, GatedDelta, Gqa, Indexer, KvDtype, Mamba2, Mla
 
 # Attention that no record of the schema can hold. The text completes "refused: ...".
 NOT_HELD = {
-    "compress_ratios": "compressed attention (DeepSeek-V4: layers that cache one entry for 4 or 128 tokens beside a "
-    "window) is not modelled",
     "sparse_attention_config": "block-sparse attention (MiniMax-M3: selected blocks of 128 tokens) is not modelled",
 }
 
@@ -32,6 +31,8 @@ def attention_layers(reader: ConfigReader) -> tuple[dict[str, Attention], list[s
             raise reader.refuse(reason, key=key)
     if reader.integer_or_none("num_kv_shared_layers"):
         raise reader.refuse("layers that reuse another layer's KV cache are not modelled", key="num_kv_shared_layers")
+    if reader.has("compress_ratios"):
+        return compressed_layers(reader)
     kinds = layer_kinds(reader)
     attention: dict[str, Attention] = {}
     for kind in dict.fromkeys(kind for kind in kinds if kind):

@@ -15,6 +15,7 @@ from typing import Any
 from specdec_cli.errors import ProfileError
 from specdec_cli.profiles.hf_attention import attention_layers
 from specdec_cli.profiles.hf_block_configs import pruned_layers
+from specdec_cli.profiles.hf_compressed import mtp_kind
 from specdec_cli.profiles.hf_drafter import is_draft
 from specdec_cli.profiles.hf_ffn import ffn_layers
 from specdec_cli.profiles.hf_quantisation import part_dtypes
@@ -34,8 +35,8 @@ TIED_BY_DEFAULT = {
     "llama": False, "llama4_text": False, "mistral": False, "mixtral": False, "qwen2": False, "qwen2_moe": False,
     "qwen3": False, "qwen3_moe": False, "qwen3_next": False, "qwen3_5_text": False, "qwen3_5_moe_text": False,
     "qwen3_vl_text": False, "qwen3_vl_moe_text": False, "phi3": False, "gpt_oss": False, "deepseek_v2": False,
-    "deepseek_v3": False, "deepseek_v32": False, "kimi_k2": False, "glm4_moe": False, "glm_moe_dsa": False,
-    "minimax_m2": False, "nemotron_h": False,
+    "deepseek_v3": False, "deepseek_v32": False, "deepseek_v4": False, "kimi_k2": False, "glm4_moe": False,
+    "glm_moe_dsa": False, "minimax_m2": False, "nemotron_h": False,
 }  # fmt: skip
 
 # Suffixes of a repository's name that name a tuning or a precision, not a shape.
@@ -120,6 +121,7 @@ def model_from_config(
         hidden=hidden,
         vocabulary=reader.integer("vocab_size", "padded_vocab_size"),
         tied_embeddings=_tied(reader),
+        residual_streams=reader.integer_or_none("hc_mult") or 1,
         max_context=_max_context(reader),
         attention=attention,
         ffn=ffn,
@@ -177,7 +179,7 @@ def _mtp(reader: ConfigReader, attention: list[str | None], ffn: list[str | None
         return None
     # An MTP layer is a layer of the model; in a hybrid the full-attention kind, in a mixture the mixture.
     known = [kind for kind in attention if kind]
-    first = next((kind for kind in ("mla", "full") if kind in known), known[-1])
+    first = mtp_kind(reader) or next((kind for kind in ("mla", "full") if kind in known), known[-1])
     last = next((kind for kind in ("moe", "dense") if kind in ffn), None)
     return Mtp(layers=layers, attention=first, ffn=last)
 

@@ -16,6 +16,7 @@ from typing import Any
 from specdec_cli.profiles.hf_reader import ConfigReader
 from specdec_cli.profiles.schema import (
     Attention,
+    CompressedAttention,
     DenseFfn,
     Ffn,
     Gqa,
@@ -65,7 +66,8 @@ Weights = Mapping[tuple[str, ...], int]
 
 
 class _Plan:
-    """What the checkpoint converts: one dtype for all but a list, or a list of modules with a dtype each."""
+    """What the checkpoint converts: one dtype for all but a list, or a list of modules with a dtype each (and one for
+    the rest, where what was converted was quantised before)."""
 
     def __init__(self, dtype: WeightDtype | None, left: list[str], converted: dict[str, WeightDtype]) -> None:
         self.dtype = dtype
@@ -80,7 +82,7 @@ class _Plan:
                 for prefix in _prefixes(name):
                     if prefix in self.converted:
                         return self.converted[prefix]
-            return None
+            return None if self.exact.intersection(spellings) else self.dtype
         for name in spellings:
             if any(prefix in self.exact for prefix in _prefixes(name)):
                 return None
@@ -111,6 +113,9 @@ def part_dtypes(
         "experts": _share(plan, stored, [_expert_modules(item, beside) for item in ffn]),
     }
     parts = {name: share.most_common(1)[0][0] for name, share in shares.items() if share}
+    if reader.get("expert_dtype") == "fp4" and parts.get("experts") == "fp8_block":
+        reader.assume("expert_dtype fp4: taken as MXFP4, a power-of-two scale for each 32 weights; the rest is fp8.")
+        parts["experts"] = "mxfp4"
     for name, share in shares.items():
         largest, total = (share.most_common(1)[0][1], sum(share.values())) if share else (0, 0)
         if largest < total:
@@ -160,12 +165,13 @@ def stored_dtype(reader: ConfigReader) -> WeightDtype:
 def _plan(reader: ConfigReader, config: Any, side_file: Mapping[str, Any] | None) -> tuple[_Plan | None, KvDtype]:
     side = side_file.get("quantization", side_file) if side_file is not None else None
     if isinstance(side, Mapping) and side.get("quant_algo"):
-        return _modelopt_plan(reader, side), _kv_dtype(reader, side.get("kv_cache_quant_algo"))
+        base = config if isinstance(config, Mapping) else {}
+        return _modelopt_plan(reader, side, base), _kv_dtype(reader, side.get("kv_cache_quant_algo"))
     if not isinstance(config, Mapping):
         return None, "bf16"
     kv = _kv_dtype(reader, config.get("kv_cache_quant_algo") or config.get("kv_cache_scheme"))
     if config.get("quant_algo"):
-        return _modelopt_plan(reader, config), kv
+        return _modelopt_plan(reader, config, config), kv
     left = _left_alone(config)
     method = str(config.get("quant_method", "")).replace("_", "-")
     return _Plan(_method_dtype(reader, method, config), left, {}), kv
@@ -179,13 +185,18 @@ def _left_alone(config: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def _modelopt_plan(reader: ConfigReader, config: Mapping[str, Any]) -> _Plan:
+def _modelopt_plan(reader: ConfigReader, config: Mapping[str, Any], base: Mapping[str, Any]) -> _Plan:
     algorithm = str(config["quant_algo"])
     if algorithm == "MIXED_PRECISION":
         layers = config.get("quantized_layers")
         if not isinstance(layers, Mapping):
             raise reader.missing("quantization_config.quantized_layers", why="which modules are in which precision")
-        return _Plan(None, [], {name: _algorithm(reader, str(each["quant_algo"])) for name, each in layers.items()})
+        # DeepSeek-V4's NVFP4 copies: `quant_method` is still the fp8 of the checkpoint that was converted.
+        before = base.get("weight_block_size") if base.get("quant_method") == "fp8" else None
+        rest = _fp8(reader, before) if before else None
+        return _Plan(
+            rest, ["lm_head"], {name: _algorithm(reader, str(each["quant_algo"])) for name, each in layers.items()}
+        )
     left = _left_alone(config)
     if not left:
         reader.assume(f"{algorithm} with no list of modules left alone: all layers are taken as quantised.")
@@ -291,6 +302,15 @@ def _attention_modules(attention: Attention | None, hidden: int) -> Weights:
                 ("self_attn.kv_b_proj",): attention.kv_lora_rank * up,
                 ("self_attn.kv_a_proj_with_mqa",): hidden * (attention.kv_lora_rank + attention.rope_head_dim),
                 ("self_attn.o_proj",): hidden * attention.heads * attention.v_head_dim,
+            }
+        case CompressedAttention():
+            width, out = attention.heads * attention.head_dim, attention.o_groups * attention.o_lora_rank
+            return {
+                ("attn.wq_a",): hidden * attention.q_lora_rank,
+                ("attn.wq_b",): attention.q_lora_rank * width,
+                ("attn.wkv",): hidden * attention.head_dim,
+                ("attn.wo_a",): width * attention.o_lora_rank,
+                ("attn.wo_b",): hidden * out,
             }
         case Mamba2():
             inner = attention.heads * attention.head_dim

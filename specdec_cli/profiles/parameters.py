@@ -4,7 +4,8 @@ Counts are exact for weight matrices. Vectors are counted where every model of t
 each sub-layer, one at the end, biases that the profile names); the norms inside attention are not: under 0.01 %.
 
 The forms are those of the reference implementations in `transformers` (LlamaForCausalLM, DeepseekV3Attention,
-Qwen3NextGatedDeltaNet, NemotronHMamba2Mixer), checked against counts of the same configurations on the meta device.
+DeepseekV4Attention, Qwen3NextGatedDeltaNet, NemotronHMamba2Mixer), checked against counts of the same configurations
+on the meta device.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from specdec_cli.profiles.schema import (
     Attention,
+    CompressedAttention,
     DenseFfn,
     Ffn,
     GatedDelta,
@@ -43,6 +45,7 @@ class ParameterCount(NamedTuple):
     router: int
     """The routers, the gates on shared experts, and the projections into and out of a latent expert space."""
     norms: int
+    """Norms, and what mixes the residual streams of hyper-connections."""
     lm_head: int
     """0 where the head is the embedding's matrix; it is read all the same, see `lm_head_weights`."""
     mtp: int
@@ -73,6 +76,8 @@ def attention_parameters(attention: Attention, hidden: int) -> int:
             return _gqa_parameters(attention, hidden)
         case Mla():
             return _mla_parameters(attention, hidden)
+        case CompressedAttention():
+            return _compressed_parameters(attention, hidden)
         case GatedDelta():
             keys, values = _delta_widths(attention)
             convolution = (2 * keys + values) * attention.conv_width
@@ -112,6 +117,39 @@ def _mla_parameters(attention: Mla, hidden: int) -> int:
     return query_projection + down + up + gate + values * hidden + _indexer_parameters(attention, hidden)
 
 
+def _compressed_parameters(attention: CompressedAttention, hidden: int) -> int:
+    width = attention.heads * attention.head_dim
+    queries = _through(attention.q_lora_rank, hidden, width)
+    outputs = width * attention.o_lora_rank + attention.o_groups * attention.o_lora_rank * hidden
+    pooled = attention.head_dim
+    indexer = 0
+    if attention.indexer is not None:
+        pooled += attention.indexer.head_dim
+        indexer = attention.indexer.heads * (attention.q_lora_rank * attention.indexer.head_dim + hidden)
+    vectors = attention.q_lora_rank + attention.head_dim + attention.heads  # two norms and the sinks
+    return queries + hidden * attention.head_dim + outputs + indexer + vectors + _compressor(attention, hidden, pooled)
+
+
+def _compressor(attention: CompressedAttention, hidden: int, pooled: int) -> int:
+    """Values, gates and a bias for each position of a group, and a norm, of entries `pooled` wide."""
+    if attention.ratio is None:
+        return 0
+    return (2 * hidden + attention.ratio) * pooled * (2 if attention.overlap else 1) + pooled
+
+
+def _collapse(model: Model) -> int:
+    """What makes one hidden state of the streams before the head (DeepseekV4HyperHead)."""
+    streams = model.residual_streams
+    return streams * (streams * model.hidden + 1) + 1 if streams > 1 else 0
+
+
+def stream_parameters(hidden: int, streams: int) -> int:
+    """Hyper-connections of one sub-layer: how `streams` hidden states collapse into its input, how its output spreads
+    over them and how they mix, from all of them together (DeepseekV4HyperConnection); 0 for one stream."""
+    mixing = (2 + streams) * streams
+    return mixing * (streams * hidden + 1) + 3 if streams > 1 else 0
+
+
 def _indexer_parameters(attention: Mla, hidden: int) -> int:
     indexer = attention.indexer
     if indexer is None or indexer.shared:
@@ -143,10 +181,11 @@ def mtp_parameters(model: Model) -> int:
     if model.mtp is None:
         return 0
     layer = 2 * model.hidden * model.hidden + 3 * model.hidden
+    each = model.hidden + stream_parameters(model.hidden, model.residual_streams)
     if model.mtp.attention is not None:
-        layer += attention_parameters(model.attention[model.mtp.attention], model.hidden) + model.hidden
+        layer += attention_parameters(model.attention[model.mtp.attention], model.hidden) + each
     if model.mtp.ffn is not None:
-        layer += ffn_parameters(model.ffn[model.mtp.ffn], model.hidden).total + model.hidden
+        layer += ffn_parameters(model.ffn[model.mtp.ffn], model.hidden).total + each
     return model.mtp.layers * layer
 
 
@@ -158,17 +197,18 @@ def lm_head_weights(model: Model) -> int:
 def count_parameters(model: Model) -> ParameterCount:
     """Parameters of each part of the model, all layers together."""
     attention = norms = dense = experts = shared = router = 0
+    sub_layer = model.hidden + stream_parameters(model.hidden, model.residual_streams)
     for block in model.blocks:
         if block.attention is not None:
             attention += block.repeat * attention_parameters(model.attention[block.attention], model.hidden)
-            norms += block.repeat * model.hidden
+            norms += block.repeat * sub_layer
         if block.ffn is not None:
             ffn = ffn_parameters(model.ffn[block.ffn], model.hidden)
             dense += block.repeat * ffn.dense
             experts += block.repeat * ffn.experts
             shared += block.repeat * ffn.shared
             router += block.repeat * ffn.router
-            norms += block.repeat * model.hidden
+            norms += block.repeat * sub_layer
     return ParameterCount(
         embedding=lm_head_weights(model),
         attention=attention,
@@ -176,7 +216,7 @@ def count_parameters(model: Model) -> ParameterCount:
         experts=experts,
         shared_experts=shared,
         router=router,
-        norms=norms + model.hidden,
+        norms=norms + model.hidden + _collapse(model),
         lm_head=0 if model.tied_embeddings else lm_head_weights(model),
         mtp=mtp_parameters(model),
     )
@@ -222,25 +262,35 @@ def weight_dtype(model: Model, part: Part) -> WeightDtype:
 
 
 def cache_elements_per_token(attention: Attention) -> int:
-    """Elements that one layer caches for each token within its reach; 0 where it keeps a fixed state instead."""
+    """Elements that one layer caches for each token within its reach (compressed attention: for each token of its
+    window, or entry); 0 where it keeps a fixed state instead."""
     match attention:
         case Gqa():
             value_dim = attention.value_head_dim or attention.head_dim
             return attention.kv_heads * (attention.head_dim + value_dim)
         case Mla():
             return attention.kv_lora_rank + attention.rope_head_dim
+        case CompressedAttention():
+            return attention.head_dim
         case GatedDelta() | Mamba2():
             return 0
 
 
 def window_of(attention: Attention) -> int | None:
-    """Tokens that a windowed layer can see; None: all of them (or it keeps a state)."""
-    return attention.window if isinstance(attention, Gqa) else None
+    """Tokens that a windowed layer caches one by one; None: all of them (or it keeps a state)."""
+    return attention.window if isinstance(attention, Gqa | CompressedAttention) else None
+
+
+def _growing_elements(attention: Attention) -> float:
+    """Elements that one layer adds to its cache with each further token of a long context."""
+    if isinstance(attention, CompressedAttention):
+        return attention.head_dim / attention.ratio if attention.ratio is not None else 0.0
+    return cache_elements_per_token(attention) if window_of(attention) is None else 0.0
 
 
 def indexer_of(attention: Attention) -> Indexer | None:
     """The indexer of an indexed sparse attention, None elsewhere."""
-    return attention.indexer if isinstance(attention, Mla) else None
+    return attention.indexer if isinstance(attention, Mla | CompressedAttention) else None
 
 
 def kv_bytes_per_token(model: Model, kv_dtype: KvDtype | None = None) -> float:
@@ -250,9 +300,9 @@ def kv_bytes_per_token(model: Model, kv_dtype: KvDtype | None = None) -> float:
     `kv_dtype` None: the checkpoint's.
     """
     elements = sum(
-        block.repeat * cache_elements_per_token(model.attention[block.attention])
+        block.repeat * _growing_elements(model.attention[block.attention])
         for block in model.blocks
-        if block.attention is not None and window_of(model.attention[block.attention]) is None
+        if block.attention is not None
     )
     return elements * KV_BYTES[kv_dtype or model.dtypes.kv]
 
@@ -269,12 +319,14 @@ def window_kv_bytes(model: Model, kv_dtype: KvDtype | None = None) -> float:
 
 def indexer_bytes_per_token(model: Model, kv_dtype: KvDtype | None = None) -> float:
     """Bytes of indexer keys that each token of context adds, in the KV cache's dtype."""
-    elements = 0
+    elements = 0.0
     for block in model.blocks:
         if block.attention is not None:
-            indexer = indexer_of(model.attention[block.attention])
+            attention = model.attention[block.attention]
+            indexer = indexer_of(attention)
             if indexer is not None and not indexer.shared:
-                elements += block.repeat * indexer.head_dim
+                ratio = attention.ratio if isinstance(attention, CompressedAttention) else None
+                elements += block.repeat * indexer.head_dim / (ratio or 1)
     return elements * KV_BYTES[kv_dtype or model.dtypes.kv]
 
 
@@ -288,7 +340,7 @@ def layer_state_bytes(attention: Attention) -> float:
         case Mamba2():
             inner, convolved = _mamba_widths(attention)
             state = inner * attention.state_dim
-        case Gqa() | Mla():
+        case Gqa() | Mla() | CompressedAttention():
             return 0.0
     window = convolved * (attention.conv_width - 1)
     return state * KV_BYTES[attention.state_dtype] + window * KV_BYTES[CONV_STATE_DTYPE]

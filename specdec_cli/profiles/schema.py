@@ -251,6 +251,28 @@ class Indexer(Record, frozen=True, kw_only=True):
     """The layer takes its indices from a layer before it (GLM-5.2): no weights, no keys, no scan of its own."""
 
 
+class CompressedAttention(Record, frozen=True, kw_only=True, tag_field="type", tag="compressed"):
+    """DeepSeek-V4: one KV head, keys and values the same tensor; the last tokens as they are, older ones pooled into
+    one entry for every `ratio` tokens."""
+
+    heads: Count
+    head_dim: Count
+    """Width of a query head, and of what a token or an entry caches."""
+    q_lora_rank: Count
+    o_lora_rank: Count
+    """Rank of each group's output projection."""
+    o_groups: Count
+    """Groups of heads whose outputs are projected apart before one matrix mixes them."""
+    window: Count
+    """Tokens cached uncompressed."""
+    ratio: Annotated[int, msgspec.Meta(ge=2)] | None = None
+    """Tokens of one entry; None: the window only."""
+    overlap: bool = False
+    """An entry pools the tokens of the group before its own too: the compressor's projections are twice as wide."""
+    indexer: Indexer | None = None
+    """It scans an index key for each entry (pooled likewise), and `top_k` entries are read; None: all are."""
+
+
 class GatedDelta(Record, frozen=True, kw_only=True, tag_field="type", tag="gated_delta"):
     """Gated delta-rule linear attention: a matrix state per value head."""
 
@@ -277,7 +299,7 @@ class Mamba2(Record, frozen=True, kw_only=True, tag_field="type", tag="mamba2"):
     state_dtype: KvDtype = "fp32"
 
 
-Attention = Gqa | Mla | GatedDelta | Mamba2
+Attention = Gqa | Mla | CompressedAttention | GatedDelta | Mamba2
 
 
 class DenseFfn(Record, frozen=True, kw_only=True, tag_field="type", tag="dense"):
@@ -365,6 +387,8 @@ class Model(Profile, frozen=True, kw_only=True, tag_field="kind", tag="model"):
     hidden: Count
     vocabulary: Count
     tied_embeddings: bool
+    residual_streams: Count = 1
+    """Hyper-connections (DeepSeek-V4): hidden states carried side by side, mixed before and after each sub-layer."""
     max_context: Count
     attention: dict[str, Attention]
     ffn: dict[str, Ffn]

@@ -83,11 +83,12 @@ aliases: []  # full ids: [meta-llama/Llama-3.1-8B-Instruct]
 hidden:  # required; width of the residual stream
 vocabulary:  # required; tokens, padding included
 tied_embeddings:  # required; true or false: whether embedding and lm_head are one matrix
+# residual_streams: 4  # hidden states side by side, where hyper-connections mix them
 max_context:  # required; tokens
 
 attention:  # one entry for each kind of layer; the names are yours
   full:
-    type: gqa  # gqa, mla, gated_delta or mamba2; `specdec profiles schema model` lists their keys
+    type: gqa  # gqa, mla, compressed, gated_delta or mamba2; `specdec profiles schema model` lists their keys
     heads:  # required; query heads
     kv_heads:  # required; KV heads: 1 is multi-query, `heads` multi-head
     head_dim:  # required; width of a head

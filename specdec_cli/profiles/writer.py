@@ -21,6 +21,7 @@ COMMENTS: dict[tuple[str, str], str] = {
     ("model", "aliases"): "full ids on the Hugging Face hub; case is ignored",
     ("model", "hidden"): "width of the residual stream",
     ("model", "tied_embeddings"): "whether embedding and lm_head are one matrix",
+    ("model", "residual_streams"): "hidden states side by side, mixed by hyper-connections",
     ("model", "max_context"): "tokens",
     ("model", "attention"): "one entry for each kind of layer",
     ("model", "blocks"): "layers alike together: their order does not change the cost",
