@@ -211,7 +211,9 @@ def test_recurrent_state_is_saved_or_replayed_as_the_engine_does() -> None:
     # read 10 us; written 10 us, or once for each of the W tokens; whatever the context
     assert us(state, width=4, hardware=hardware) == pytest.approx(5 + 10 + 40)
     replay = toy_engine(recurrent_rollback="replay")
-    assert us(state, width=4, hardware=hardware, engine=replay) == pytest.approx(25)
+    # 5 + 10 + 10, and the accepted tokens over the old state once more; a plain step rejects nothing
+    assert us(state, width=4, hardware=hardware, engine=replay) == pytest.approx(50)
+    assert us(state, width=1, hardware=hardware, engine=replay) == pytest.approx(25)
     assert us(state, width=4, context=100000, hardware=hardware) == us(state, width=4, hardware=hardware)
 
 

@@ -14,6 +14,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from builders import (
@@ -350,3 +351,22 @@ def test_lengths_of_different_acceptance_differ_in_the_first_pass_alone() -> Non
     times = step.times(column(1), row(3, 3), row(4, 4), row(2, 3), np.asarray(1000.0))
     # one more accepted token: fusion 6 + 0.08 us, layer 32 + 0.39 + 0.2 us (12 rows still fill 16)
     assert float(times.draft_s[0, 1] - times.draft_s[0, 0]) == pytest.approx(38.67e-6)
+
+
+def test_a_draft_may_run_on_fewer_gpus_than_its_target() -> None:
+    """Its matrices are then sliced less, and its all-reduces join fewer GPUs."""
+    library = shipped()
+    target, draft = library.model("llama-3.3-70b").record, library.model("llama-3.2-1b").record
+    drafter = msgspec.structs.replace(library.drafter("llama-3.2-1b-draft").record, largest_tp=2)
+    dtypes = resolve_dtypes(target.dtypes)
+    plan = draft_plan(
+        drafter,
+        target,
+        dtypes,
+        Layout(tp=8, gpus=8),
+        draft_model=draft,
+        draft_model_dtypes=resolve_dtypes(draft.dtypes),
+    )
+    assert {op.gpus for op in plan.body if isinstance(op, AllReduceHidden)} == {2}
+    (down,) = [op for op in plan.body if isinstance(op, Linear) and op.name == "down"]
+    assert down.k == 8192 / 2

@@ -108,8 +108,10 @@ def _whole_plan(
     draft_model_dtypes: Dtypes | None,
 ) -> DraftPlan:
     mechanism = drafter.mechanism
-    # A draft runs at the target's tensor parallelism on every attention rank; its layers are not expert-parallel.
-    tp = Layout(tp=layout.tp, gpus=layout.tp, ep=1)
+    # A draft runs at the target's tensor parallelism, or on fewer of its GPUs, on every attention rank; its layers are
+    # not expert-parallel.
+    spread = min(layout.tp, drafter.largest_tp or layout.tp)
+    tp = Layout(tp=spread, gpus=spread, ep=1)
     if mechanism in LOOKUP:
         return DraftPlan(mechanism, (), (), (), (), None)
     if mechanism == "self":

@@ -288,15 +288,17 @@ def state_seconds(
     saves_each_position: bool,
 ) -> Cost:
     """A recurrent layer's step: the fixed state is read once and written once, or once for each verified token
-    where every position's state is saved for a rollback.
+    where every position's state is saved for a rollback. An engine that saves none replays: after a verification it
+    runs the accepted tokens over the state from before it once more.
 
-    t = floor + B state (1 + writes) / (eta_m beta)
+    t = (1 + replays) (floor + B state (1 + writes) / (eta_m beta))
     """
     requests, width = np.broadcast_arrays(np.asarray(requests, np.float64), np.asarray(width, np.float64))
     writes = width if saves_each_position else np.ones_like(width)
-    moved = requests * state_bytes * (1.0 + writes)
+    passes = np.ones_like(width) if saves_each_position else np.where(width > 1.0, 2.0, 1.0)
+    moved = requests * state_bytes * (1.0 + writes) * passes
     zero = np.zeros_like(moved)
-    return cost(zero, moved / (eta_m * bandwidth), np.full_like(moved, floor_us * US), 1.0, zero, moved)
+    return cost(zero, moved / (eta_m * bandwidth), floor_us * US * passes + zero, 1.0, zero, moved)
 
 
 def traffic_seconds(moved: ArrayLike, fixed_s: float, *, bandwidth: float) -> Cost:

@@ -448,6 +448,8 @@ class Drafter(Profile, frozen=True, kw_only=True, tag_field="kind", tag="drafter
     head: DraftHead | None = None
     """eagle, eagle3, dflash, dspark, p_eagle, pard, medusa: its own layers. mtp takes them from the target."""
     weight_dtype: WeightDtype = "bf16"
+    largest_tp: Count | None = None
+    """GPUs that drafting is spread over at most; None: as many as the target's tensor parallelism."""
     block: Count | None = None
     """Block drafters: tokens in the trained block, anchor included for DFlash (block 16 drafts 15)."""
     window_tokens: Count | None = None

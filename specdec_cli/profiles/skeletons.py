@@ -142,6 +142,7 @@ head:  # its own layers; mtp has them in the target, draft_model, self, ngram an
   # parallel_heads: 5  # medusa
   # ffn: {{type: moe, experts: 8, top_k: 2, intermediate: 1024}}
 weight_dtype: bf16
+# largest_tp: 4  # GPUs that drafting is spread over at most, where fewer than the target's
 # block: 16  # dflash, dspark: tokens of the trained block
 # window_tokens: 2048  # context that it was trained on: acceptance past it is unknown
 # kv_window_tokens: 512  # its own sliding window; self: the bounded window that drafting reads
