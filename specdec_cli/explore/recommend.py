@@ -124,10 +124,7 @@ def run_recommend(library: Library, options: Options, limits: Limits) -> Recomme
         choice, plateau, alternatives, guidelines = None, (), (), ()
         scenario = _schedule_scenario(question)
     grid = next(grid for grid in sweep.grids if grid.scenario is scenario)
-    swept = _swept_batches(scenario, limits.batch, question)
-    pays = [
-        b for b, (length, _) in best_by_batch(grid, limits.tie, limits.min_gain, asked).items() if length and b in swept
-    ]
+    pays = [b for b, (length, _) in best_by_batch(grid, limits.tie, limits.min_gain, asked).items() if length]
     return Recommendation(
         sweep=sweep,
         limits=limits,
@@ -165,10 +162,6 @@ def _with_batch(question: Question, batch: int | None) -> Question:
         for s in question.scenarios
     )
     return replace(question, scenarios=scenarios)
-
-
-def _swept_batches(scenario: Scenario, batch: int | None, question: Question) -> set[int]:
-    return set(scenario.batches)
 
 
 def _schedule_scenario(question: Question) -> Scenario:
