@@ -14,6 +14,7 @@ from builders import toy_calibration, write_yaml
 from cli_runs import Answer, Runner, write_toys
 from conftest import REPO
 
+from specdec_cli.cli.app import run
 from specdec_cli.engines.calibration_plan import Plan, PlanRequest, plan_runs
 from specdec_cli.engines.read.plain_table import COLUMNS, is_plain_table, read_plain_table
 from specdec_cli.engines.settings import FAMILIES, read_settings
@@ -413,3 +414,10 @@ def test_shipped_calibrations_run(specdec: Runner, path: Path) -> None:
     for row in record.rows:
         if row.draft_length in speeds:
             assert speeds[row.draft_length] == pytest.approx(row.fitted_ms, rel=0.02)
+
+
+def test_a_plan_needs_no_measured_acceptance(capsys: pytest.CaptureFixture[str]) -> None:
+    """The plan is how a user comes to measure it."""
+    assert run(["calibrate", "--plan", "--engine", "vllm", "--model", "qwen3-32b", "--tp", "2"]) == 0
+    said = capsys.readouterr()
+    assert "vllm serve Qwen/Qwen3-32B" in said.out

@@ -387,3 +387,10 @@ def test_a_chip_names_the_engine_that_drives_it(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match="unknown engine `toy-other`"):
         ask(tmp_path, hardware=str(metal), engine=None)
     assert only(ask(tmp_path, hardware=str(metal), engine="toy-engine")).engine.name == "toy-engine"
+
+
+def test_acceptance_that_falls_or_is_shared_is_doubted(tmp_path: Path) -> None:
+    assert "acceptance_falls" in codes(ask(tmp_path, acceptance_length="1=1.8,3=1.7"))
+    assert "acceptance_falls" not in codes(ask(tmp_path, acceptance_length="1=1.7,3=1.8"))
+    both = ask(tmp_path, drafter="toy-ngram,eagle3", acceptance_length="1=1.7")
+    assert "acceptance_shared" in codes(both)

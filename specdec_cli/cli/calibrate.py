@@ -207,7 +207,7 @@ def _plan(said: dict[str, Any], files: list[str] | None) -> None:
         from specdec_cli.profiles.library import Library
 
         library = Library(said["profiles"] or ())
-        options = opt.options_of(said)
+        options = _measurable(opt.options_of(said))
         question = resolve(library, options)
         if len(question.scenarios) != 1 or question.scenarios[0].drafter is None:
             raise UsageError("--plan is for one setup with a drafter: give one --hardware, --tp and --drafter")
@@ -215,6 +215,13 @@ def _plan(said: dict[str, Any], files: list[str] | None) -> None:
         batch = said["batch"] or (1 if scenario.engine.family == "llama-cpp" else 8)
         made = _planned(library, scenario, options, batch)
         _write_plan(made, said, target, style, batch)
+
+
+def _measurable(options: Options) -> Options:
+    """The question with typical acceptance where none is known: the plan is how a user comes to measure it."""
+    given = (options.acceptance, options.acceptance_rate, options.acceptance_length, options.assume_acceptance)
+    known = options.drafter == "none" or any(value is not None for value in given)
+    return options if known else replace(options, assume_acceptance="typical")
 
 
 def _planned(library: Library, scenario: Scenario, options: Options, batch: int) -> Plan:

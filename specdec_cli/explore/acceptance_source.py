@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from specdec_cli.errors import ProfileError, UsageError
 from specdec_cli.explore.axes import parse_axis
 from specdec_cli.explore.question import NO_DRAFTER, TYPICAL, Defaults, Input, Resolver
@@ -49,6 +51,7 @@ def _acceptance(
     if options.acceptance_length is not None:
         lengths = parse_acceptance_lengths(options.acceptance_length)
         found.inputs["acceptance"] = Input({"acceptance_length": {str(d): al for d, al in lengths.items()}}, "option")
+        _doubt(found, lengths)
         return AssumedLengths(lengths), None
     if options.acceptance is not None:
         profile = found.library.acceptance(options.acceptance).record
@@ -90,6 +93,20 @@ def _what_to_give(drafter: Drafter) -> str:
         "--acceptance-length 1=1.7,3=2.4 or --acceptance-rate 0.7 (conditional), or --acceptance FILE; "
         f"--assume-acceptance {TYPICAL} takes what {drafter.mechanism} reached elsewhere"
     )
+
+
+def _doubt(found: Resolver, lengths: dict[int, float]) -> None:
+    """Warn of acceptance lengths that a longer draft would not have, and of one pair's figures put to several."""
+    ordered = sorted(lengths.items())
+    for (shorter, before), (longer, after) in pairwise(ordered):
+        if after < before:
+            found.note(
+                "acceptance_falls",
+                f"--acceptance-length falls from {before:g} at D = {shorter} to {after:g} at D = {longer}: runs of one "
+                "workload seldom do; were they the same prompts?",
+            )
+    if found.options.drafter is not None and "," in found.options.drafter:
+        found.note("acceptance_shared", "--acceptance-length is put to every drafter named, though each has its own")
 
 
 def _typical(found: Resolver, model: Model, drafter: Drafter) -> Acceptance:
