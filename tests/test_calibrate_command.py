@@ -14,7 +14,7 @@ from builders import toy_calibration, write_yaml
 from cli_runs import Answer, Runner, write_toys
 from conftest import REPO
 
-from specdec_cli.cli.app import run
+from specdec_cli.cli import app
 from specdec_cli.engines.calibration_plan import Plan, PlanRequest, plan_runs
 from specdec_cli.engines.read.plain_table import COLUMNS, is_plain_table, read_plain_table
 from specdec_cli.engines.settings import FAMILIES, read_settings
@@ -418,6 +418,6 @@ def test_shipped_calibrations_run(specdec: Runner, path: Path) -> None:
 
 def test_a_plan_needs_no_measured_acceptance(capsys: pytest.CaptureFixture[str]) -> None:
     """The plan is how a user comes to measure it."""
-    assert run(["calibrate", "--plan", "--engine", "vllm", "--model", "qwen3-32b", "--tp", "2"]) == 0
+    assert app.run(["calibrate", "--plan", "--engine", "vllm", "--model", "qwen3-32b", "--tp", "2"]) == 0
     said = capsys.readouterr()
     assert "vllm serve Qwen/Qwen3-32B" in said.out
