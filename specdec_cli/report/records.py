@@ -17,6 +17,7 @@ from specdec_cli.explore.scenario import NO_DRAFTER, Input, Note, Scenario
 from specdec_cli.explore.schedules import ContextSchedule, ScheduleEntry
 from specdec_cli.explore.sweep import Infeasible, Sweep
 from specdec_cli.explore.uncertainty import CalibratedBand
+from specdec_cli.profiles.schema import MoeFfn
 from specdec_cli.report.points import point_records
 from specdec_cli.units import GIGA, MEGA, MS
 
@@ -189,6 +190,19 @@ def _calibration(scenario: Scenario) -> Record | None:
     }
 
 
+def _dtypes(scenario: Scenario) -> Record:
+    """The dtype of each part that the model has."""
+    dtypes, ffn = scenario.dtypes, scenario.model.ffn.values()
+    routed = [spec for spec in ffn if isinstance(spec, MoeFfn)]
+    dense = len(routed) < len(scenario.model.ffn) or any(spec.shared_intermediate for spec in routed)
+    return {
+        "attention": dtypes.attention,
+        **({"ffn": dtypes.ffn} if dense else {}),
+        **({"experts": dtypes.experts} if routed else {}),
+        "lm_head": dtypes.lm_head,
+    }
+
+
 def scenario_record(scenario: Scenario) -> Record:
     """What the figures of one scenario rest on."""
     measured, memory, layout = scenario.acceptance_profile, scenario.memory, scenario.layout
@@ -202,6 +216,7 @@ def scenario_record(scenario: Scenario) -> Record:
         "model": scenario.model.name,
         "drafter": scenario.drafter_name,
         "mechanism": scenario.drafter.mechanism if scenario.drafter is not None else None,
+        "weight_dtypes": _dtypes(scenario),
         "engine": scenario.engine.name,
         "engine_family": scenario.engine.family,
         "engine_version": scenario.engine.version,

@@ -79,12 +79,20 @@ def infeasible_lines(entries: Sequence[Record]) -> list[str]:
     return lines
 
 
+def _weights(dtypes: Record) -> str:
+    """`bf16`, or `mxfp4 experts, else bf16`: the commonest dtype of the parts, and those that differ."""
+    common = max(dtypes.values(), key=list(dtypes.values()).count)
+    other = [f"{dtype} {part}" for part, dtype in dtypes.items() if dtype != common]
+    return f"{', '.join(other)}, else {common}" if other else str(common)
+
+
 def scenario_lines(record: Record) -> list[str]:
     """What the figures rest on: the scenario, the acceptance, the band."""
     lines = []
     inputs = record["inputs"]
-    weights, kv = inputs["weight_dtype"]["value"], inputs["kv_dtype"]["value"]
+    kv = inputs["kv_dtype"]["value"]
     for one in record["scenarios"]:
+        weights = _weights(one["weight_dtypes"])
         gpus = f"{one['gpus']} x {one['hardware']}" + (f" tp {one['tp']}" if one["gpus"] > 1 else "")
         gpus += f" ep {one['ep']}" if one["ep"] > 1 else ""
         text = f"{one['model']} ({weights}, KV {kv}) on {gpus}, {one['engine']}"
