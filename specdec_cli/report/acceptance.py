@@ -215,18 +215,20 @@ def acceptance_table(record: Record, *, width: int | None, colour: bool) -> str:
 
 def acceptance_markdown(record: Record) -> str:
     """For an issue or a document."""
-    from specdec_cli.report.markdown import _list, _page, _table, escape
+    from specdec_cli.report.markdown import escape, markdown_list, markdown_page, markdown_table
 
-    parts = [part for title, grid in _sections(record) for part in (f"### {escape(title)}", _table(grid))]
+    parts = [part for title, grid in _sections(record) for part in (f"### {escape(title)}", markdown_table(grid))]
     said = [f"[{warning['code']}] {warning['message']}" for warning in record["warnings"]]
-    return _page([*parts, _list(_closing(record)), *(["### Warnings and notes", _list(said)] if said else [])])
+    return markdown_page(
+        [*parts, markdown_list(_closing(record)), *(["### Warnings and notes", markdown_list(said)] if said else [])]
+    )
 
 
 def acceptance_csv(record: Record) -> str:
     """One row for each draft length."""
-    from specdec_cli.report.csv import _table
+    from specdec_cli.report.csv import csv_table
 
-    return _table(CURVE_KEYS, record["curve"])
+    return csv_table(CURVE_KEYS, record["curve"])
 
 
 def render_acceptance(record: Record, style: str, *, width: int | None = None, colour: bool = False) -> str:

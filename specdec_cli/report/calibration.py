@@ -253,15 +253,23 @@ def render_calibration(record: Record, style: str, *, width: int | None = None, 
 
             return render_json(record)
         case "csv":
-            from specdec_cli.report.csv import _table as csv_table
+            from specdec_cli.report.csv import csv_table
 
             return csv_table(ROW_KEYS, record["rows"])
         case "markdown":
-            from specdec_cli.report.markdown import _list, _page, _table, escape
+            from specdec_cli.report.markdown import escape, markdown_list, markdown_page, markdown_table
 
-            parts = [part for title, grid in _sections(record) for part in (f"### {escape(title)}", _table(grid))]
+            parts = [
+                part for title, grid in _sections(record) for part in (f"### {escape(title)}", markdown_table(grid))
+            ]
             said = [f"[{one['code']}] {one['message']}" for one in record["warnings"]]
-            return _page([*parts, _list(_closing(record)), *(["### Warnings and notes", _list(said)] if said else [])])
+            return markdown_page(
+                [
+                    *parts,
+                    markdown_list(_closing(record)),
+                    *(["### Warnings and notes", markdown_list(said)] if said else []),
+                ]
+            )
         case _:
             from specdec_cli.report.page import Page
 
@@ -289,18 +297,18 @@ def render_plan(record: Record, style: str, *, width: int | None = None, colour:
 
             return render_json(record)
         case "csv":
-            from specdec_cli.report.csv import _table as csv_table
+            from specdec_cli.report.csv import csv_table
 
             return csv_table(("draft_length", "minutes", "server", "client", "forced", "result"), record["runs"])
         case "markdown":
-            from specdec_cli.report.markdown import _list, _page, escape
+            from specdec_cli.report.markdown import escape, markdown_list, markdown_page
 
             parts = []
             for run in record["runs"]:
                 parts.append(f"### {escape(_head(run))}")
                 parts += [f"```sh\n{block}\n```" for block in _blocks(run)]
-            parts += ["### Feed back", f"```sh\n{record['feed_back']}\n```", _list(record["notes"])]
-            return _page(parts)
+            parts += ["### Feed back", f"```sh\n{record['feed_back']}\n```", markdown_list(record["notes"])]
+            return markdown_page(parts)
         case _:
             from specdec_cli.report.page import Page
 

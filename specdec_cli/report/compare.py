@@ -134,17 +134,17 @@ def compare_table(record: Record, *, width: int | None, colour: bool) -> str:
 
 def compare_markdown(record: Record) -> str:
     """The same for a document."""
-    from specdec_cli.report.markdown import _footing, _page, _table, escape
+    from specdec_cli.report.markdown import escape, markdown_footing, markdown_page, markdown_table
 
-    parts = [f"**{escape(winners_sentence(record))}**", _table(compare_grid(record))]
-    return _page([*parts, *(escape(line) for line in _closing(record)), *_footing(record)])
+    parts = [f"**{escape(winners_sentence(record))}**", markdown_table(compare_grid(record))]
+    return markdown_page([*parts, *(escape(line) for line in _closing(record)), *markdown_footing(record)])
 
 
 def compare_csv(record: Record) -> str:
     """One row a drafter and batch."""
-    from specdec_cli.report.csv import _table
+    from specdec_cli.report.csv import csv_table
 
-    return _table(tuple(record["rows"][0]), record["rows"])
+    return csv_table(tuple(record["rows"][0]), record["rows"])
 
 
 def render_compare(record: Record, style: str, *, width: int | None = None, colour: bool = False) -> str:

@@ -24,16 +24,16 @@ SCHEDULE_KEYS = ("batch_from", "batch_to", "draft_length")
 
 def sweep_csv(record: Record) -> str:
     """One row a point."""
-    return _table(point_keys(record["points"]), record["points"])
+    return csv_table(point_keys(record["points"]), record["points"])
 
 
 def recommend_csv(record: Record) -> str:
     """The choice and its alternatives, marked so in `role`; the schedule where no single point was asked for."""
     choice = record["choice"]
     if choice is None:
-        return _table(SCHEDULE_KEYS, record["schedule"])
+        return csv_table(SCHEDULE_KEYS, record["schedule"])
     roles = [{"role": "choice", **choice}, *({"role": "alternative", **point} for point in record["alternatives"])]
-    return _table(("role", *point_keys([choice])), roles)
+    return csv_table(("role", *point_keys([choice])), roles)
 
 
 def point_keys(points: Sequence[Record]) -> tuple[str, ...]:
@@ -44,10 +44,10 @@ def point_keys(points: Sequence[Record]) -> tuple[str, ...]:
 def listing_csv(record: Record) -> str:
     """One row a profile; the columns of all kinds listed."""
     keys = dict.fromkeys(key for profile in record["profiles"] for key in profile)
-    return _table(tuple(keys), record["profiles"])
+    return csv_table(tuple(keys), record["profiles"])
 
 
-def _table(keys: Sequence[str], rows: Iterable[Record]) -> str:
+def csv_table(keys: Sequence[str], rows: Iterable[Record]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(keys)

@@ -227,19 +227,19 @@ def explain_table(record: Record, *, width: int | None, colour: bool) -> str:
 
 def explain_markdown(record: Record) -> str:
     """The same for a document."""
-    from specdec_cli.report.markdown import _footing, _list, _page, _table, escape
+    from specdec_cli.report.markdown import escape, markdown_footing, markdown_list, markdown_page, markdown_table
 
     parts = [
         f"**{escape(answer_sentence(record))}**",
         "```\n" + "\n".join(speedup_lines(record)) + "\n```",
-        _list([f"{name}: {said}" for name, said in facts(record)]),
+        markdown_list([f"{name}: {said}" for name, said in facts(record)]),
     ]
     for title, grid in pass_grids(record):
-        parts += [f"### {escape(title)}", _table(grid)]
+        parts += [f"### {escape(title)}", markdown_table(grid)]
     parts += [escape(LEGEND), "### Formulas of the step, with their numbers"]
     for formula, lines in formula_lines(record):
-        parts += [escape(formula), _list(lines)]
-    return _page([*parts, *_footing(record)])
+        parts += [escape(formula), markdown_list(lines)]
+    return markdown_page([*parts, *markdown_footing(record)])
 
 
 CSV_KEYS = (
@@ -251,14 +251,14 @@ CSV_KEYS = (
 
 def explain_csv(record: Record) -> str:
     """One row an operation or overhead of each pass."""
-    from specdec_cli.report.csv import _table
+    from specdec_cli.report.csv import csv_table
 
     rows = [
         {"pass": one["pass"], "group": ENGINE, **part}
         for one in record["passes"]
         for part in (*one["operations"], *one["overheads"])
     ]
-    return _table(CSV_KEYS, rows)
+    return csv_table(CSV_KEYS, rows)
 
 
 def render_explain(record: Record, style: str, *, width: int | None = None, colour: bool = False) -> str:

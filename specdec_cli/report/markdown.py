@@ -53,19 +53,19 @@ def sweep_markdown(record: Record) -> str:
     points = record["points"]
     legend = basis_legend(points)
     parts = [
-        _table(point_grid(points)),
+        markdown_table(point_grid(points)),
         escape(f"* on the Pareto frontier ({len(record['frontier'])} of {len(points) + record['points_left_out']})")
         + escape(f"; AL: unmarked measured, {legend}" if legend else "; AL as measured"),
     ]
     if serving_points(points):
         parts.append(escape(SERVING_LEGEND))
     if record["uplift"]:
-        parts += ["### At equal interactivity", _table(uplift_grid(record["uplift"]))]
+        parts += ["### At equal interactivity", markdown_table(uplift_grid(record["uplift"]))]
         beyond = uplift_sentence(record)
         parts += [escape(beyond)] if beyond is not None else []
     if record["infeasible"]:
-        parts += ["### Infeasible", _list(infeasible_lines(record["infeasible"]))]
-    return _page([*parts, *_footing(record)])
+        parts += ["### Infeasible", markdown_list(infeasible_lines(record["infeasible"]))]
+    return markdown_page([*parts, *markdown_footing(record)])
 
 
 def recommend_markdown(record: Record, *, working: bool = False) -> str:
@@ -85,11 +85,11 @@ def recommend_markdown(record: Record, *, working: bool = False) -> str:
         facts += [f"{name}: {said}" for name, said in more if said]
         second = runner_up_sentence(record)
         facts += [f"runner-up: {second}"] if second else []
-        parts.append(_list([*facts, f"pays: {pays_sentence(record)}"]))
-    parts += ["### Schedule", _table(schedule_grid(record["schedule"])), escape(schedule_sentence(record))]
+        parts.append(markdown_list([*facts, f"pays: {pays_sentence(record)}"]))
+    parts += ["### Schedule", markdown_table(schedule_grid(record["schedule"])), escape(schedule_sentence(record))]
     if "schedule_by_context" in record:
         grid = context_grid(record["schedule_by_context"])
-        parts += ["### Schedule by batch and context", _table(grid), escape(contexts_sentence(record))]
+        parts += ["### Schedule by batch and context", markdown_table(grid), escape(contexts_sentence(record))]
     if record["guidelines"]:
         parts.append("### The five guidelines")
         rules = record["guidelines"]
@@ -98,38 +98,40 @@ def recommend_markdown(record: Record, *, working: bool = False) -> str:
             said = f"**{escape(guideline_head(rule))}** {escape(why)}"
             parts.append(f"{said} ({escape(numbers)})" if numbers else said)
             if working:
-                parts.append(_list([f"{name}: {value}" for name, value in working_lines(rule)]))
+                parts.append(markdown_list([f"{name}: {value}" for name, value in working_lines(rule)]))
     for settings in own_settings(record):
         head = f"To paste: {settings['title']} (checked against {settings['engine_version']})"
         parts += [f"### {escape(head)}", "```\n" + "\n".join(settings_lines(settings)) + "\n```"]
         if settings["warnings"]:
-            parts.append(_list([f"[{warning['code']}] {warning['message']}" for warning in settings["warnings"]]))
-    return _page([*parts, *_footing(record)])
+            parts.append(
+                markdown_list([f"[{warning['code']}] {warning['message']}" for warning in settings["warnings"]])
+            )
+    return markdown_page([*parts, *markdown_footing(record)])
 
 
 def listing_markdown(grids: Sequence[tuple[str, Grid]]) -> str:
     """The library: one table a kind."""
-    return _page([part for title, grid in grids for part in (f"### {escape(title)}", _table(grid))])
+    return markdown_page([part for title, grid in grids for part in (f"### {escape(title)}", markdown_table(grid))])
 
 
-def _footing(record: Record) -> list[str]:
-    parts = ["### Rests on", _list(scenario_lines(record))]
+def markdown_footing(record: Record) -> list[str]:
+    parts = ["### Rests on", markdown_list(scenario_lines(record))]
     if record["warnings"]:
         said = [f"[{warning['code']}] {warning['message']}" for warning in record["warnings"]]
-        parts += ["### Warnings and notes", _list(said)]
+        parts += ["### Warnings and notes", markdown_list(said)]
     return parts
 
 
-def _list(lines: Sequence[str]) -> str:
+def markdown_list(lines: Sequence[str]) -> str:
     return "\n".join(f"- {escape(line)}" for line in lines)
 
 
-def _table(grid: Grid) -> str:
+def markdown_table(grid: Grid) -> str:
     rule = ["---:" if numeric else "---" for numeric in grid.numeric]
     rows = [[escape(header) for header in grid.headers], rule]
     rows += [[escape(cell) for cell in row] for row in grid.rows]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def _page(parts: Sequence[str]) -> str:
+def markdown_page(parts: Sequence[str]) -> str:
     return "\n\n".join(parts) + "\n"

@@ -313,10 +313,10 @@ def validate_table(record: Record, *, width: int | None, colour: bool) -> str:
 
 def validate_markdown(record: Record) -> str:
     """The answer for a document."""
-    from specdec_cli.report.markdown import _page, _table, escape
+    from specdec_cli.report.markdown import escape, markdown_page, markdown_table
 
-    parts = [part for title, grid in sections(record) for part in (f"### {escape(title)}", _table(grid))]
-    return _page([*parts, *(escape(line) for line in _closing(record))])
+    parts = [part for title, grid in sections(record) for part in (f"### {escape(title)}", markdown_table(grid))]
+    return markdown_page([*parts, *(escape(line) for line in _closing(record))])
 
 
 def _closing(record: Record) -> list[str]:
@@ -328,10 +328,10 @@ def _closing(record: Record) -> list[str]:
 
 def validate_csv(record: Record) -> str:
     """One row a point, measured and predicted."""
-    from specdec_cli.report.csv import _table
+    from specdec_cli.report.csv import csv_table
 
     points = record["points"]
-    return _table(tuple(points[0]) if points else ("source",), points)
+    return csv_table(tuple(points[0]) if points else ("source",), points)
 
 
 def render_validate(record: Record, style: str, *, width: int | None = None, colour: bool = False) -> str:
