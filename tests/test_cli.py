@@ -18,6 +18,7 @@ from conftest import REPO
 from specdec_cli import __version__
 from specdec_cli.cli import app as cli_app
 from specdec_cli.cli.output import BROKEN_PIPE, chosen_format
+from specdec_cli.engines.setting_records import flags_of
 from specdec_cli.engines.settings import read_settings
 from specdec_cli.errors import UsageError
 from specdec_cli.explore.scenario import DEFAULTS, Options
@@ -519,6 +520,21 @@ def test_emit_computes_for_the_engine_it_writes_for(specdec: Runner) -> None:
     answer = specdec("recommend", "--batch", "4", "--emit", "sglang", engine=None)
     assert answer.code == 0, answer.err
     assert "overheads of sglang" in answer.err
+
+
+def test_emit_carries_the_layout_and_the_kv_dtype_that_were_asked(specdec: Runner) -> None:
+    question = ("recommend", "--model", "deepseek-r1", "--hardware", "b200-sxm", "--gpus", "8", "--tp", "1", "--ep", "8")
+    answer = specdec.raw(*question, "--batch", "64", "--kv-dtype", "fp8", "--emit", "sglang")
+    assert answer.code == 0, answer.err
+    flags = flags_of(answer.out, file=None)
+    assert {name: flags[name] for name in ("--tp-size", "--dp-size", "--ep-size", "--kv-cache-dtype")} == {
+        "--tp-size": "8",
+        "--dp-size": "8",
+        "--ep-size": "8",
+        "--kv-cache-dtype": "fp8_e4m3",
+    }
+    assert flags["--max-running-requests"] == "64"
+    assert "not_pasted" not in answer.err
 
 
 def test_emit_goes_to_a_file_too(specdec: Runner, tmp_path: Path) -> None:

@@ -163,8 +163,59 @@ def test_parallelism_reaches_the_command() -> None:
     assert "no_data_parallel_attention" in codes(standalone)
     assert "--tp_size 4" in ask("tensorrt-llm", tp=4).text
     assert "one_rank_only" in codes(ask("tensorrt-llm", tp=4, data_parallel=2))
+    ranks = ask("tensorrt-llm", tp=1, data_parallel=8)
+    assert "--tp_size 8" in ranks.text
+    assert yaml.safe_load(ranks.text)["enable_attention_dp"] is True
+    assert "one_rank_only" not in codes(ranks)
     assert "parallelism_not_in_flags" in codes(ask("llama-cpp", tp=2))
     assert "parallelism_not_in_flags" not in codes(ask("llama-cpp"))
+
+
+EXPERTS: dict[str, str] = {
+    "vllm": "--enable-expert-parallel",
+    "sglang": "--ep-size 8",
+    "tensorrt-llm": "moe_expert_parallel_size: 8",
+}
+KV_DTYPES: dict[str, tuple[str, str]] = {
+    "vllm": ("fp8", "--kv-cache-dtype fp8"),
+    "sglang": ("fp8", "--kv-cache-dtype fp8_e4m3"),
+    "tensorrt-llm": ("fp8", "kv_cache_config:\n  dtype: fp8"),
+    "llama-cpp": ("q8_0", "--cache-type-k q8_0 --cache-type-v q8_0"),
+}
+
+
+@pytest.mark.parametrize("family", EXPERTS)
+def test_expert_parallelism_reaches_the_text_where_the_engine_can_run_it(family: str) -> None:
+    whole = ask(family, "mtp", tp=8, ep=8)
+    assert EXPERTS[family] in whole.text
+    assert "ep_not_pasted" not in codes(whole)
+    assert EXPERTS[family] not in ask(family, "mtp", tp=8).text
+    assert back(family, whole) == back(family, ask(family, "mtp", tp=8))
+
+
+def test_an_expert_layout_that_the_engine_lacks_is_said() -> None:
+    # vLLM divides experts among all GPUs or none; two servers of 4 GPUs share no experts
+    assert "ep_not_pasted" in codes(ask("vllm", "mtp", tp=8, ep=4))
+    assert "ep_not_pasted" in codes(ask("sglang", "draft_model", tp=4, data_parallel=2, ep=8))
+    assert "ep_not_pasted" in codes(ask("tensorrt-llm", "mtp", tp=4, data_parallel=2, ep=8))
+    assert "ep_not_pasted" not in codes(ask("tensorrt-llm", "mtp", tp=1, data_parallel=8, ep=8))
+
+
+@pytest.mark.parametrize("family", KV_DTYPES)
+def test_the_asked_kv_dtype_reaches_the_text(family: str) -> None:
+    dtype, written = KV_DTYPES[family]
+    for length in (0, 3):
+        assert written in ask(family, draft_length=length, kv_dtype=dtype).text
+    assert written not in ask(family).text
+    lacking = ask(family, kv_dtype="int8")
+    assert "kv_dtype_not_in_engine" in codes(lacking)
+    assert lacking.text == ask(family).text
+
+
+def test_sglang_is_told_of_batches_above_its_limit_when_it_speculates() -> None:
+    assert "--max-running-requests 64" in ask("sglang", running_requests=64).text
+    assert "--max-running-requests" not in ask("sglang", running_requests=48).text
+    assert "--max-running-requests" not in ask("sglang", draft_length=0, running_requests=64).text
 
 
 # ------------------------------------------------------------------------------------------------------- schedules

@@ -89,6 +89,8 @@ def _setting(paste: Paste, family: str) -> Setting:
     varies = paste.by_batch and any(entry.draft_length for entry in schedule)
     if varies and len(schedule) == 1:
         length, varies = schedule[0].draft_length, False  # one draft length for every batch needs no schedule
+    batch = int(found.sweep.points.batch[found.choice]) if found.choice is not None else max(scenario.batches)
+    asked = found.question.inputs["kv_dtype"]
     depth = length or (max(entry.draft_length for entry in schedule) if varies else 0)
     tree = scenario.tree if depth else None
     setting = settings_for(
@@ -103,32 +105,20 @@ def _setting(paste: Paste, family: str) -> Setting:
         block=drafter.block if drafter is not None else None,
         tree_topk=tree.topk if tree is not None else None,
         verify_width=tree.width(depth) if tree is not None else None,
+        ep=scenario.layout.ep,
+        kv_dtype=str(asked.value) if asked.origin == "option" else None,
+        running_requests=batch,
     )
-    return replace(setting, warnings=[*setting.warnings, *_not_pasted(found, family)])
+    return replace(setting, warnings=[*setting.warnings, *_not_pasted(found)])
 
 
-SGLANG_REQUESTS_WHEN_SPECULATING = 48  # its server_args lower max-running-requests to this
-
-
-def _not_pasted(found: Recommendation, family: str) -> list[tuple[str, str]]:
+def _not_pasted(found: Recommendation) -> list[tuple[str, str]]:
     """What the answer was computed with and the pasted text does not say."""
-    scenario, said = found.scenario, found.question.inputs
-    missing: list[tuple[str, str]] = []
-    for name, what in (("weight_dtype", "weights"), ("kv_dtype", "the KV cache")):
-        if said[name].origin == "option":
-            text = f"computed with {what} in {said[name].value}: the text does not set it, add your engine's option"
-            missing.append((f"{name}_not_pasted", text))
-    if scenario.layout.ep > 1:
-        text = f"computed with experts over {scenario.layout.ep} GPUs (--ep): the text does not set it"
-        missing.append(("ep_not_pasted", text))
-    batch = int(found.sweep.points.batch[found.choice]) if found.choice is not None else max(scenario.batches)
-    if family == "sglang" and batch > SGLANG_REQUESTS_WHEN_SPECULATING:
-        text = (
-            f"SGLang runs at most {SGLANG_REQUESTS_WHEN_SPECULATING} requests when it speculates unless told: "
-            f"add --max-running-requests {batch}"
-        )
-        missing.append(("request_limit", text))
-    return missing
+    dtype = found.question.inputs["weight_dtype"]
+    if dtype.origin != "option":
+        return []
+    text = f"computed with weights in {dtype.value}: name a checkpoint in that dtype, or add your engine's option"
+    return [("weight_dtype_not_pasted", text)]
 
 
 def target_id(scenario: Scenario, model: str | None) -> str:

@@ -19,6 +19,7 @@ from specdec_cli.engines.setting_records import (
     command,
     drafter_or_placeholder,
     flags_of,
+    kv_dtype_of,
     mechanism_of,
     needed,
     only_part,
@@ -26,7 +27,7 @@ from specdec_cli.engines.setting_records import (
     whole,
 )
 from specdec_cli.errors import ProfileError
-from specdec_cli.profiles.schema import Mechanism
+from specdec_cli.profiles.schema import KvDtype, Mechanism
 
 ENGINE = "llama.cpp"
 VERSION = "master 4df29be (2026-08-17)"
@@ -45,6 +46,7 @@ _READ: dict[str, Mechanism] = {name: mechanism for mechanism, name in METHODS.it
     "ngram-mod": "ngram",
     "ngram-cache": "ngram",
 }
+_KV_DTYPES: dict[KvDtype, str] = {"fp32": "f32", "bf16": "bf16", "fp16": "f16", "q8_0": "q8_0"}
 _TYPE, _MAXIMUM = "--spec-type", "--spec-draft-n-max"
 _DEFAULT_MAXIMUM = 3  # of --spec-draft-n-max at VERSION
 _OLD_MAXIMUM = ("--draft-max", "--draft-n", "--draft")
@@ -107,6 +109,9 @@ def write(request: Request) -> Setting:
 
 
 def _setting(request: Request, flags: dict[str, str], warnings: Warnings) -> Setting:
+    kv_dtype = kv_dtype_of(request, _KV_DTYPES, ENGINE, warnings)
+    if kv_dtype is not None:
+        flags |= {"--cache-type-k": kv_dtype, "--cache-type-v": kv_dtype}
     text = command([[word for pair in flags.items() for word in pair]])
     what = "speculation off" if request.off else f"{request.mechanism}, D = {request.draft_length}"
     data: dict[str, Any] = {"flags": flags}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from specdec_cli.errors import ProfileError, did_you_mean
-from specdec_cli.profiles.schema import Mechanism
+from specdec_cli.profiles.schema import KvDtype, Mechanism
 
 OPEN_END = 65_536
 """Where the last range of a schedule is closed: above any engine's limit on running requests, so "and more"."""
@@ -69,6 +69,12 @@ class Request:
     block: int | None
     tree_topk: int | None
     verify_width: int | None
+    ep: int = 1
+    """Groups that the experts are divided among."""
+    kv_dtype: KvDtype | None = None
+    """Of the KV cache, where it was asked for; None: the engine's own choice."""
+    running_requests: int | None = None
+    """Requests that decode together, where the engine must be told to take so many."""
     old_schedule: bool = False
     """TensorRT-LLM: write draft_len_schedule for releases that read its keys as lower bounds."""
     zero_steps: bool = False
@@ -82,6 +88,11 @@ class Request:
     def deepest(self) -> int:
         """Largest D that the engine must be ready for."""
         return max(part.draft_length for part in self.schedule) if self.schedule else self.draft_length
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the replica."""
+        return self.tp * self.data_parallel
 
     @property
     def tree(self) -> bool:
@@ -222,6 +233,26 @@ def block_warnings(request: Request) -> Warnings:
             f"{request.deepest} is beyond that and acceptance there is unknown. Use D = {trained} or less.",
         )
     ]
+
+
+def kv_dtype_of(request: Request, names: Mapping[KvDtype, str], engine: str, warnings: Warnings) -> str | None:
+    """The engine's name for the KV cache's dtype; None: nothing to write, with a warning where the engine lacks it."""
+    if request.kv_dtype is None:
+        return None
+    name = names.get(request.kv_dtype)
+    if name is None:
+        warnings.append(
+            (
+                "kv_dtype_not_in_engine",
+                f"computed with a KV cache in {request.kv_dtype}, which {engine} does not offer: the text leaves its "
+                f"own choice. It has: {', '.join(names)}.",
+            )
+        )
+    return name
+
+
+def experts_not_in_text(engine: str, request: Request, why: str) -> tuple[str, str]:
+    return ("ep_not_pasted", f"computed with experts over {request.ep} GPUs (--ep), which {engine} cannot run: {why}")
 
 
 def tree_not_in_engine(engine: str, request: Request) -> tuple[str, str]:

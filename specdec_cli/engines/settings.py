@@ -22,7 +22,7 @@ from specdec_cli.engines.setting_records import (
     schedule_fault,
 )
 from specdec_cli.errors import UsageError, did_you_mean
-from specdec_cli.profiles.schema import Mechanism
+from specdec_cli.profiles.schema import KvDtype, Mechanism
 
 __all__ = [
     "FAMILIES",
@@ -70,6 +70,9 @@ def settings_for(
     block: int | None = None,
     tree_topk: int | None = None,
     verify_width: int | None = None,
+    ep: int = 1,
+    kv_dtype: str | None = None,
+    running_requests: int | None = None,
     old_schedule: bool = False,
     zero_steps: bool = False,
 ) -> Setting:
@@ -79,6 +82,8 @@ def settings_for(
     (0 there: the schedule's largest). drafter_id: Hugging Face id, path or name; None for native MTP and look-ups.
     tp: GPUs a rank; data_parallel: ranks. block: tokens in a block drafter's trained block. tree_topk above 1: a tree
     of that breadth with `verify_width` verified tokens (root included); a chain's width is D + 1 whatever is given.
+    ep: groups that the experts are divided among. kv_dtype: of the KV cache, None for the engine's own choice.
+    running_requests: the batch, where it is known.
     old_schedule: TensorRT-LLM only, draft_len_schedule for releases before pull request 10860. zero_steps: SGLang only,
     D = 0 as candidate_steps [0], for builds with pull request 23994.
 
@@ -86,7 +91,7 @@ def settings_for(
     the engine lacks is no error: the setting's text is empty and its warning `mechanism_not_in_engine` says so.
     """
     name = _family(family)
-    _check_numbers(draft_length=(draft_length, 0), tp=(tp, 1), data_parallel=(data_parallel, 1))
+    _check_numbers(draft_length=(draft_length, 0), tp=(tp, 1), data_parallel=(data_parallel, 1), ep=(ep, 1))
     if old_schedule and name != "tensorrt-llm":
         raise UsageError(f"only TensorRT-LLM has an older form of the schedule, not {name}")
     if zero_steps and name != "sglang":
@@ -104,6 +109,9 @@ def settings_for(
         block=block,
         tree_topk=tree_topk,
         verify_width=verify_width,
+        ep=ep,
+        kv_dtype=cast(KvDtype | None, kv_dtype),
+        running_requests=running_requests,
         old_schedule=old_schedule,
         zero_steps=zero_steps,
     )

@@ -1,9 +1,10 @@
 """SGLang: flags, and the file of adaptive speculation with one-step ladders as a fixed schedule by batch size.
 
-Read at sgl-project/sglang 16974b8: docs_new/docs/advanced_features/{speculative_decoding,adaptive_speculative_decoding}
-and python/sglang/srt/speculative/adaptive_spec_params.py. For a chain (topk 1) --speculative-num-steps = D and
---speculative-num-draft-tokens = D + 1 (the verify width); DFLASH takes its verify block D + 1, DSPARK its block D.
-In the adaptive file a key is the lower bound of a batch range; candidate_steps must be positive: D = 0 has no form.
+Read at sgl-project/sglang 16974b8: docs_new/docs/advanced_features/{speculative_decoding,adaptive_speculative_decoding,
+server_arguments} and python/sglang/srt/speculative/adaptive_spec_params.py. For a chain (topk 1)
+--speculative-num-steps = D and --speculative-num-draft-tokens = D + 1 (the verify width); DFLASH takes its verify block
+D + 1, DSPARK its block D. In the adaptive file a key is the lower bound of a batch range; candidate_steps must be
+positive: D = 0 has no form.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from specdec_cli.engines.setting_records import (
     checked,
     command,
     drafter_or_placeholder,
+    experts_not_in_text,
     flags_of,
     from_lower_bounds,
     json_object,
+    kv_dtype_of,
     mechanism_of,
     needed,
     schedule_warnings,
@@ -33,7 +36,7 @@ from specdec_cli.engines.setting_records import (
     whole,
 )
 from specdec_cli.errors import ProfileError, UsageError
-from specdec_cli.profiles.schema import Mechanism
+from specdec_cli.profiles.schema import KvDtype, Mechanism
 
 ENGINE = "SGLang"
 VERSION = "main 16974b8 (2026-09)"
@@ -53,6 +56,8 @@ _ADAPTIVE: tuple[Mechanism, ...] = ("eagle", "eagle3", "mtp")
 _STEPPED: tuple[Mechanism, ...] = ("eagle", "eagle3", "mtp", "draft_model")
 """Take --speculative-num-steps and --speculative-eagle-topk."""
 _WITHOUT_MODEL: tuple[Mechanism, ...] = ("mtp", "dspark", "ngram")
+_KV_DTYPES: dict[KvDtype, str] = {"bf16": "bf16", "fp8": "fp8_e4m3"}
+_REQUESTS_WHEN_SPECULATING = 48  # its server arguments lower max-running-requests to this unless told
 _ALGORITHM, _STEPS, _TOKENS = (
     "--speculative-algorithm",
     "--speculative-num-steps",
@@ -68,9 +73,9 @@ _BLOCK_ALIASES = ("--speculative-dflash-block-size", "--speculative-dspark-block
 
 def write(request: Request) -> Setting:
     """The command of one SGLang server, and its adaptive file where there is a schedule."""
-    if request.off:
-        return _setting(request, {}, None, [])
     warnings: Warnings = []
+    if request.off:
+        return _setting(request, {}, None, warnings)
     if request.tree and request.mechanism not in _STEPPED:
         warnings.append(tree_not_in_engine(ENGINE, request))
         request = request.without_tree()
@@ -202,10 +207,12 @@ def _setting(
     attention_ranks = request.data_parallel > 1 and (request.mechanism in _ADAPTIVE or not flags)
     words = [["python3", "-m", "sglang.launch_server"], ["--model-path", request.target_id]]
     if attention_ranks:
-        words.append(["--tp-size", str(request.tp * request.data_parallel)])
+        words.append(["--tp-size", str(request.gpus)])
         words.append(["--dp-size", str(request.data_parallel), "--enable-dp-attention"])
     else:
         words.append(["--tp-size", str(request.tp)])
+    server = _server_flags(request, request.gpus if attention_ranks else request.tp, bool(flags), warnings)
+    words += [[name, value] for name, value in server.items()]
     words += [[name] if value is None else [name, value] for name, value in flags.items()]
     text = command(words)
     if not flags:
@@ -213,7 +220,8 @@ def _setting(
     data: dict[str, Any] = {
         "flags": {name: True if value is None else value for name, value in flags.items()},
         "adaptive_config": adaptive,
-        "tp_size": request.tp * request.data_parallel if attention_ranks else request.tp,
+        "server_flags": server,
+        "tp_size": request.gpus if attention_ranks else request.tp,
         "dp_size": request.data_parallel if attention_ranks else 1,
     }
     files = {} if adaptive is None else {ADAPTIVE_FILE: json.dumps(adaptive, indent=2, allow_nan=False) + "\n"}
@@ -221,6 +229,21 @@ def _setting(
     if adaptive is not None:
         what += " at most, by batch"
     return Setting(ENGINE, VERSION, f"{ENGINE}: {what}", text, data, files, warnings)
+
+
+def _server_flags(request: Request, gpus: int, speculates: bool, warnings: Warnings) -> dict[str, str]:
+    """What the figures were computed with beside the draft, for a server of so many GPUs."""
+    flags = {}
+    if request.ep > 1 and gpus % request.ep == 0:
+        flags["--ep-size"] = str(request.ep)
+    elif request.ep > 1:
+        warnings.append(experts_not_in_text(ENGINE, request, f"each of its servers here has {gpus} GPUs"))
+    kv_dtype = kv_dtype_of(request, _KV_DTYPES, ENGINE, warnings)
+    if kv_dtype is not None:
+        flags["--kv-cache-dtype"] = kv_dtype
+    if speculates and (request.running_requests or 0) > _REQUESTS_WHEN_SPECULATING:
+        flags["--max-running-requests"] = str(request.running_requests)
+    return flags
 
 
 def read(parts: Parts) -> ReadSetting:

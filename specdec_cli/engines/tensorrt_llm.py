@@ -24,7 +24,9 @@ from specdec_cli.engines.setting_records import (
     checked,
     command,
     drafter_or_placeholder,
+    experts_not_in_text,
     from_lower_bounds,
+    kv_dtype_of,
     mechanism_of,
     only_part,
     schedule_warnings,
@@ -32,7 +34,7 @@ from specdec_cli.engines.setting_records import (
     whole,
 )
 from specdec_cli.errors import ProfileError, UsageError
-from specdec_cli.profiles.schema import Mechanism
+from specdec_cli.profiles.schema import KvDtype, Mechanism
 
 ENGINE = "TensorRT-LLM"
 VERSION = "1.4.0rc4"
@@ -54,6 +56,7 @@ _READ: dict[str, Mechanism] = {name: mechanism for mechanism, name in METHODS.it
 _WITHOUT_MODEL: tuple[Mechanism, ...] = ("mtp", "ngram", "suffix")
 _ONE_MODEL_LATER: tuple[Mechanism, ...] = ("mtp", "pard", "dflash", "draft_model", "suffix")
 """Mechanisms that follow a schedule in later sources only: pull request 10860 itself began with EAGLE-3."""
+_KV_DTYPES: dict[KvDtype, str] = {"fp8": "fp8"}
 _SCHEDULE, _MAXIMUM = "draft_len_schedule", "max_draft_len"
 
 
@@ -76,14 +79,6 @@ def write(request: Request) -> Setting:
         config[_SCHEDULE] = _old(request.schedule) if request.old_schedule else _present(request.schedule)
         warnings += schedule_warnings(request)
         warnings += _about_schedule(request)
-    if request.data_parallel > 1:
-        warnings.append(
-            (
-                "one_rank_only",
-                f"The file describes one rank of {request.tp} GPUs; {request.data_parallel} attention ranks need "
-                "enable_attention_dp in the same file or as many servers behind a router.",
-            )
-        )
     warnings += block_warnings(request)
     return _setting(request, config, version, warnings)
 
@@ -93,6 +88,15 @@ def _schedule_it_takes(request: Request, warnings: Warnings) -> Request:
     if request.schedule is None:
         return request
     plain = request.without_schedule()
+    if request.data_parallel > 1:
+        warnings.append(
+            (
+                "schedule_ignored_with_data_parallel",
+                "draft_len_schedule goes by the batch of one attention rank, and no source read says that ranks agree "
+                f"on D under enable_attention_dp: it is left out and D = {plain.draft_length} holds at every batch.",
+            )
+        )
+        return plain
     if request.tree:
         warnings.append(
             (
@@ -172,19 +176,44 @@ def _tree(request: Request) -> dict[str, Any]:
 
 
 def _setting(request: Request, config: dict[str, Any] | None, version: str, warnings: Warnings) -> Setting:
-    serve = command([["trtllm-serve", request.target_id, "--tp_size", str(request.tp), "--config", FILE]])
+    server, gpus = _server(request, warnings)
+    serve = command([["trtllm-serve", request.target_id, "--tp_size", str(gpus), "--config", FILE]])
     lines = [f"# {ENGINE} {version}", f"# {serve}"]
     if config is None:
         lines.append("# speculation off: the same as leaving the key out")
     elif _SCHEDULE in config:
         meaning = "first batch of a range" if request.old_schedule else "last batch of a range, D = 0 above the largest"
         lines.append(f"# {_SCHEDULE}: {meaning}")
-    data: dict[str, Any] = {"speculative_config": config}
+    data: dict[str, Any] = {"speculative_config": config, **server}
     text = "\n".join([*lines, yaml.safe_dump(data, sort_keys=False)])
     what = "speculation off" if config is None else f"{request.mechanism}, D = {request.deepest}"
     if config is not None and _SCHEDULE in config:
         what += " at most, by batch"
     return Setting(ENGINE, version, f"{ENGINE}: {what}", text, data, {FILE: text}, warnings)
+
+
+def _server(request: Request, warnings: Warnings) -> tuple[dict[str, Any], int]:
+    """What the figures were computed with beside the draft, and the GPUs of one server."""
+    found: dict[str, Any] = {}
+    gpus = request.tp
+    if request.data_parallel > 1 and request.tp == 1:  # attention data parallelism is over all GPUs or none
+        gpus, found["enable_attention_dp"] = request.gpus, True
+    elif request.data_parallel > 1:
+        warnings.append(
+            (
+                "one_rank_only",
+                f"The file describes one rank of {request.tp} GPUs, because enable_attention_dp gives each GPU an "
+                f"attention of its own: run {request.data_parallel} such servers behind a router.",
+            )
+        )
+    if request.ep > 1 and gpus % request.ep == 0:
+        found["moe_expert_parallel_size"] = request.ep
+    elif request.ep > 1:
+        warnings.append(experts_not_in_text(ENGINE, request, f"each of its servers here has {gpus} GPUs"))
+    kv_dtype = kv_dtype_of(request, _KV_DTYPES, ENGINE, warnings)
+    if kv_dtype is not None:
+        found["kv_cache_config"] = {"dtype": kv_dtype}
+    return found, gpus
 
 
 class _UniqueKeys(yaml.SafeLoader):

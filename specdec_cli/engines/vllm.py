@@ -1,8 +1,9 @@
 """vLLM: `--speculative-config`, with its schedule by batch size.
 
-Read at vllm-project/vllm: vllm/config/speculative.py (002e77c), docs/features/speculative_decoding (015a47e),
-vllm/v1/spec_decode/dynamic/utils.py. num_speculative_tokens = D. In num_speculative_tokens_per_batch_size a
-range [first, last, K] is inclusive, the first starts at 1, K <= num_speculative_tokens; past the last K is kept.
+Read at vllm-project/vllm: vllm/config/{speculative,cache}.py (002e77c), docs/features/speculative_decoding (015a47e),
+docs/serving/expert_parallel_deployment, vllm/v1/spec_decode/dynamic/utils.py. num_speculative_tokens = D.
+In num_speculative_tokens_per_batch_size a range [first, last, K] is inclusive, the first starts at 1,
+K <= num_speculative_tokens; past the last K is kept.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from specdec_cli.engines.setting_records import (
     checked,
     command,
     drafter_or_placeholder,
+    experts_not_in_text,
     flags_of,
     json_object,
+    kv_dtype_of,
     mechanism_of,
     needed,
     only_part,
@@ -32,7 +35,7 @@ from specdec_cli.engines.setting_records import (
     whole,
 )
 from specdec_cli.errors import ProfileError
-from specdec_cli.profiles.schema import Mechanism
+from specdec_cli.profiles.schema import KvDtype, Mechanism
 
 ENGINE = "vLLM"
 VERSION = "main 002e77c, docs 015a47e (2026-09)"
@@ -70,6 +73,7 @@ _RUNNER_V1: tuple[Mechanism, ...] = ("eagle", "eagle3", "mtp")
 """Whose schedule wants the first model runner: the documented EAGLE and EAGLE-3 commands set it, and the second one
 drafts the full length whatever the schedule says for sequential drafters (issue 51510, seen with MTP)."""
 _RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
+_KV_DTYPES: dict[KvDtype, str] = {"bf16": "bfloat16", "fp16": "float16", "fp8": "fp8"}
 _TOKENS = "num_speculative_tokens"
 _SCHEDULE = "num_speculative_tokens_per_batch_size"
 
@@ -149,6 +153,15 @@ def _setting(
     ]
     if request.data_parallel > 1:
         words.append(["--data-parallel-size", str(request.data_parallel)])
+    experts = request.ep > 1 and request.ep == request.gpus
+    if experts:
+        words.append(["--enable-expert-parallel"])
+    elif request.ep > 1:
+        why = f"it divides them among all {request.gpus} GPUs of the replica or slices each over all"
+        warnings.append(experts_not_in_text(ENGINE, request, why))
+    kv_dtype = kv_dtype_of(request, _KV_DTYPES, ENGINE, warnings)
+    if kv_dtype is not None:
+        words.append(["--kv-cache-dtype", kv_dtype])
     if config is not None:
         words.append(["--speculative-config", json.dumps(config, allow_nan=False)])
     text = command(words)
@@ -159,6 +172,8 @@ def _setting(
         "environment": environment,
         "tensor_parallel_size": request.tp,
         "data_parallel_size": request.data_parallel,
+        "enable_expert_parallel": experts,
+        "kv_cache_dtype": kv_dtype,
     }
     what = "speculation off" if config is None else f"{request.mechanism}, {_title(request)}"
     return Setting(ENGINE, VERSION, f"{ENGINE}: {what}", text, data, {}, warnings)
