@@ -523,8 +523,8 @@ def test_emit_computes_for_the_engine_it_writes_for(specdec: Runner) -> None:
 
 
 def test_emit_carries_the_layout_and_the_kv_dtype_that_were_asked(specdec: Runner) -> None:
-    question = ("recommend", "--model", "deepseek-r1", "--hardware", "b200-sxm", "--gpus", "8", "--tp", "1", "--ep", "8")
-    answer = specdec.raw(*question, "--batch", "64", "--kv-dtype", "fp8", "--emit", "sglang")
+    question = ("--model", "deepseek-r1", "--hardware", "b200-sxm", "--gpus", "8", "--tp", "1", "--ep", "8")
+    answer = specdec.raw("recommend", *question, "--batch", "64", "--kv-dtype", "fp8", "--emit", "sglang")
     assert answer.code == 0, answer.err
     flags = flags_of(answer.out, file=None)
     assert {name: flags[name] for name in ("--tp-size", "--dp-size", "--ep-size", "--kv-cache-dtype")} == {
