@@ -44,8 +44,9 @@ class ProfileError(SpecdecError):
         line: int | None = None,
         hint: str | None = None,
     ) -> None:
+        message, key, hint = visible(message), visible(key) if key else None, visible(hint) if hint else None
         self.message, self.file, self.key, self.line, self.hint = message, file, key, line, hint
-        place = str(file) if file is not None else ""
+        place = shown(str(file)) if file is not None else ""
         if line is not None:
             place += f":{line}"
         parts = [part for part in (place, key) if part]
@@ -72,3 +73,27 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     if not close:
         return None
     return f"did you mean {' or '.join(close)}?"
+
+
+LONGEST_LINE = 1000
+"""Letters of a line that is said to a user; what was found in a file or an option may be of any length."""
+
+
+def visible(message: str) -> str:
+    """A message for a terminal: control characters as their codes, no line longer than anyone reads."""
+    return "\n".join(map(_visible_line, message.split("\n")))
+
+
+def _visible_line(line: str) -> str:
+    if len(line) > LONGEST_LINE:
+        half = LONGEST_LINE // 2
+        line = f"{line[:half]} ... ({len(line) - 2 * half} letters left out) ... {line[-half:]}"
+    return shown(line)
+
+
+def shown(text: str) -> str:
+    """Text on one line as it may be shown: line feeds, what steers a terminal (escape sequences among it) and what
+    turns the direction of reading as their codes, so that a name in a file cannot pass for what we say."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)

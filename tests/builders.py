@@ -117,6 +117,19 @@ def toy_moe_model(name: str = "toy-moe", **changes: Any) -> Data:
     return toy_model(name, **{**body, "blocks": blocks, "parameters": {}, **changes})
 
 
+def toy_hybrid_model(name: str = "toy-model", **changes: Any) -> Data:
+    """`toy_model` with six of its ten layers recurrent: a state of 8 x 100 x 50 x 4 bytes and (2 x 400 + 400) x 3 x 2
+    bytes of convolution in each."""
+    full = {"type": "gqa", "heads": 8, "kv_heads": 2, "head_dim": 125}
+    heads = {"key_heads": 4, "value_heads": 8, "key_head_dim": 100, "value_head_dim": 50}
+    linear = {"type": "gated_delta", **heads, "conv_width": 4}
+    blocks = [
+        {"repeat": 6, "attention": "linear", "ffn": "dense"},
+        {"repeat": 4, "attention": "full", "ffn": "dense"},
+    ]
+    return toy_model(name, attention={"full": full, "linear": linear}, blocks=blocks, parameters={}, **changes)
+
+
 def toy_head(**changes: Any) -> Data:
     """An EAGLE-3 layer of the toy model's own sizes with a draft vocabulary of 2000."""
     return {

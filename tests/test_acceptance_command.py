@@ -253,7 +253,7 @@ def test_an_endless_line_is_passed_over(tmp_path: Path, monkeypatch: pytest.Monk
     path = tmp_path / "server.log"
     path.write_text(f"{text}{'x' * 50_000}\n{text}", "utf-8")
     (file,) = read_runs([path])
-    assert "lines over 64 MiB" in [one.reason for one in file.skipped]
+    assert read_source.LONG_LINES in [one.reason for one in file.skipped]
     assert file.runs[0].iterations == 2000
 
 
@@ -314,4 +314,4 @@ def test_progress_is_silent_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_help_says_what_it_does(specdec: Runner) -> None:
     answer = specdec.raw("acceptance", "--help")
     assert "Nothing in them is run or fetched" in " ".join(answer.out.split())
-    assert "specdec acceptance server.log --draft-length 3" in " ".join(answer.out.split())
+    assert "specdec acceptance server.log --target llama-3.1-8b" in " ".join(answer.out.split())

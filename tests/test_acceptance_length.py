@@ -89,6 +89,10 @@ def test_the_rate_behind_a_gain(rate: float, terms: int) -> None:
     )
 
 
+def test_every_token_accepted_and_none_are_rates_too() -> None:
+    assert (al(ConstantRate(1.0), 3), al(ConstantRate(0.0), 3)) == (4.0, 1.0)
+
+
 @pytest.mark.parametrize("rate", [-0.1, 1.01, float("nan")])
 def test_a_rate_is_a_share(rate: float) -> None:
     with pytest.raises(UsageError, match="--acceptance-rate must lie between 0 and 1"):
@@ -142,6 +146,14 @@ def test_the_shortest_covering_run_lends_its_rates() -> None:
     assert al(curve, 4) == pytest.approx(2.5)  # 1 + .6 + .4 + .3 + .2: only the run at 5 covers it
 
 
+def test_the_longest_truncated_length_is_not_an_extrapolation() -> None:
+    # a run at D = 5 whose log names the first three positions: AL(2) = 1 + 0.6 + 0.4 is known, no AL at 5 is
+    curve = curve_of(point(5, per_position=[0.6, 0.4, 0.3], per_position_kind="measured"))
+    assert at(curve, 2).basis == "interpolated"
+    assert al(curve, 2) == pytest.approx(2.0)
+    assert at(curve, 3).basis == "extrapolated"
+
+
 def test_derived_rates_are_not_truncated() -> None:
     curve = curve_of(point(3, 2.5, per_position=[0.9, 0.4, 0.2], per_position_kind="derived"))
     assert al(curve, 1) != pytest.approx(1.9)
@@ -168,6 +180,8 @@ def test_interpolation_where_the_bend_cannot_be_kept() -> None:
     # from 1.2 to 2.2 in two steps: increments grow, so they are taken equal; and where AL falls
     assert al(AcceptanceCurve({1: 1.2, 3: 2.2}), 2) == pytest.approx(1.7)
     assert al(AcceptanceCurve({1: 1.8, 3: 1.6}), 2) == pytest.approx(1.7)
+    # from 1.2 to 2.7 in three steps of 0.5
+    assert al(AcceptanceCurve({1: 1.2, 4: 2.7}), 3) == pytest.approx(2.2)
 
 
 # ----------------------------------------------------------------------------------------------- extrapolation
@@ -194,6 +208,11 @@ def test_two_points_go_on_at_the_rate_after_the_first() -> None:
 def test_a_curve_that_has_levelled_off_stays_level() -> None:
     assert al(AcceptanceCurve({1: 1.8, 2: 2.4, 3: 2.4}), 9) == 2.4
     assert al(AcceptanceCurve({1: 1.8, 2: 2.4, 3: 2.3}), 9) == 2.3
+
+
+def test_increments_that_grow_go_on_at_the_last_one() -> None:
+    # 0.2, then 0.5 (half of 1.0 over two positions): no conditional rate is above 1, so 0.5 goes on
+    assert al(AcceptanceCurve({1: 1.2, 3: 2.2}), 5) == pytest.approx(2.2 + 2 * 0.5)
 
 
 def test_a_first_token_never_accepted_is_no_crash() -> None:
@@ -269,8 +288,14 @@ def test_assumed_lengths_are_marked_inside_and_extrapolated_outside() -> None:
 
 @pytest.mark.parametrize(("draft_length", "value"), [(1, 2.01), (3, 4.5), (2, 0.99)])
 def test_an_impossible_length_is_refused(draft_length: int, value: float) -> None:
-    with pytest.raises(UsageError, match=f"at D = {draft_length} it lies between 1 and {1 + draft_length}; got"):
+    said = f"^--acceptance-length: AL .* at D = {draft_length} it lies between 1 and {1 + draft_length}; got"
+    with pytest.raises(UsageError, match=said):
         AssumedLengths({draft_length: value})
+
+
+def test_nothing_accepted_and_everything_accepted_are_possible() -> None:
+    curve = AssumedLengths({1: 1.0, 3: 4.0})
+    assert (al(curve, 1), al(curve, 3)) == (1.0, 4.0)
 
 
 def test_a_length_of_no_draft_is_refused() -> None:
@@ -292,6 +317,8 @@ def test_a_table_by_context_interpolates_inside_and_stops_outside() -> None:
     # halfway from 2000 to 10,000: (2.3 + 1.4) / 2
     assert al(curve_at_context(TABLE, 6000.0), 3) == pytest.approx(1.85)
     assert al(curve_at_context(TABLE, 10000.0), 3) == pytest.approx(1.4)
+    assert al(curve_at_context(TABLE, 15000.0), 3) == pytest.approx(1.25)
+    assert al(curve_at_context(TABLE, 20000.0), 3) == pytest.approx(1.1)
     assert al(curve_at_context(TABLE, 2000.0), 3) == pytest.approx(2.3)
     assert curve_at_context(TABLE, 1999.0) is None
     assert curve_at_context(TABLE, 20001.0) is None
@@ -341,6 +368,13 @@ def test_a_tree_is_known_at_its_measured_shapes_alone() -> None:
     assert curve.estimate(8) is None
 
 
+def test_a_tree_between_two_contexts_keeps_its_width() -> None:
+    points = [point(5, al, verify_width=16, context_tokens=tokens) for al, tokens in ((3.0, 1000), (2.0, 3000))]
+    found = at(curve_of(*points, context=2000.0), 5)
+    assert (found.acceptance_length, found.basis, found.verify_width) == (2.5, "interpolated", 16)
+    assert curve_of(*points, context=2000.0).estimate(4) is None
+
+
 def test_other_data_sets_widen_the_band_and_leave_the_value() -> None:
     own = AcceptanceCurve({1: 1.7, 3: 2.5})
     lower, higher = AcceptanceCurve({1: 1.5, 3: 2.0}), AcceptanceCurve({1: 1.8})
@@ -379,11 +413,27 @@ def test_shipped_curves_stay_in_their_bounds(name: str) -> None:
 def test_the_band_of_other_data_sets_does_not_end_with_the_last_measurement() -> None:
     own, low, high = (AcceptanceCurve({1: 1.6, 2: 2.0}), AcceptanceCurve({2: 1.5}), AcceptanceCurve({2: 2.5}))
     curve = widened(own, [low, high])
-    at_two, at_three = curve.estimate(2), curve.estimate(3)
-    assert at_two is not None
-    assert at_three is not None
-    assert (at_two.low, at_two.high) == (1.5, 2.5)
+    assert (at(curve, 2).low, at(curve, 2).high) == (1.5, 2.5)
     # c = 0.4/0.6, so AL(3) = 2 + 0.4 * 2/3 = 2.2667: the gain over 1 grows by 1.2667, and the band with it
-    assert at_three.acceptance_length == pytest.approx(2 + 0.4 * 2 / 3)
-    assert at_three.low <= 1 + 0.5 * 1.2667 + 1e-4
-    assert at_three.high == pytest.approx(1 + 1.5 * (at_three.acceptance_length - 1))
+    assert al(curve, 3) == pytest.approx(2 + 0.4 * 2 / 3)
+    assert at(curve, 3).low == pytest.approx(1 + 0.5 * (1 + 0.4 * 2 / 3))
+    assert at(curve, 3).high == pytest.approx(1 + 1.5 * (1 + 0.4 * 2 / 3))
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "draft_length", "band"),
+    [
+        # one point, c = 1/2: the gain grows from 0.5 to 0.75, 1.5 times; its own band reaches to half, 1.375
+        ({1: 1.5}, {1: 1.2}, 2, (1.3, 1 + 0.75 * 1.05)),
+        ({1: 1.5}, {1: 1.9}, 2, (1.375, 1 + 1.5 * 0.9)),
+        # the gain grows from 1.2 to 2.2 (0.5 a token), more than the lengths do: no more than all 5 are accepted
+        ({1: 1.2, 3: 2.2}, {3: 4.0}, 5, (1 + 2.2 * 0.85, 6.0)),
+        # nothing accepted here: no gain to scale with
+        ({1: 1.0}, {1: 1.5}, 2, (1.0, 1.0)),
+    ],
+)
+def test_past_the_last_measurement_the_band_grows_as_the_gain_does(
+    own: dict[int, float], other: dict[int, float], draft_length: int, band: tuple[float, float]
+) -> None:
+    found = at(widened(AcceptanceCurve(own), [AcceptanceCurve(other)]), draft_length)
+    assert (found.low, found.high) == pytest.approx(band)

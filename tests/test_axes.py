@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdec_cli.errors import UsageError
-from specdec_cli.explore.axes import MOST_POINTS, check_points, parse_axis
+from specdec_cli.explore.axes import MOST_POINTS, check_points, parse_axis, parse_contexts
 
 
 @pytest.mark.parametrize(
@@ -77,6 +77,26 @@ def test_the_minimum_is_named() -> None:
 def test_too_many_points_are_refused_with_the_way_out(text: str) -> None:
     with pytest.raises(UsageError, match=r"more than 5,000,000; shorten an axis or use a factor, as in 1\.\.256:x2"):
         parse_axis(text, "--batches", minimum=0)
+
+
+def test_points_are_counted_between_the_ends() -> None:
+    assert parse_axis("4999999..5000000", "--batches", minimum=0) == (4999999, 5000000)
+    assert parse_axis("8000000..16000000:4000000", "--batches", minimum=0) == (8000000, 12000000, 16000000)
+    with pytest.raises(UsageError, match=r"--batches: 5,000,001 points"):
+        parse_axis("1..10000001:2", "--batches", minimum=0)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("1", (1,)), ("1k,8K, 32k", (1024, 8192, 32768)), ("8192,100,8k", (100, 8192))]
+)
+def test_contexts(text: str, expected: tuple[int, ...]) -> None:
+    assert parse_contexts(text, "--contexts") == expected
+
+
+@pytest.mark.parametrize("text", ["", "0", "0k", "-1", "1.5k", "1m", "1k,", "1k,,2k", "k", "1..4", "9" * 19])
+def test_contexts_that_are_none(text: str) -> None:
+    with pytest.raises(UsageError, match=r"--contexts: cannot read .*; write tokens, k for 1024"):
+        parse_contexts(text, "--contexts")
 
 
 def test_points_up_to_the_bound_pass() -> None:

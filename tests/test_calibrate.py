@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,22 +24,25 @@ from builders import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import clockwork, column, row, step_of, toy_library, toy_options
+from toys import clockwork, column, row, shipped, step_of, toy_library, toy_options
 
 from specdec_cli.errors import ProfileError, UsageError
 from specdec_cli.explore.calibrate import (
     LINE_FROM,
     Row,
     _host_slopes,
+    _like,
+    _plain_step_s,
     calibrate,
     calibrated,
     lines_through,
     predict_s,
 )
 from specdec_cli.explore.calibrate_hints import hints, plain_split
-from specdec_cli.explore.calibrate_report import calibration_profile, report_calibration
+from specdec_cli.explore.calibrate_report import band_of, calibration_profile, report_calibration
 from specdec_cli.explore.calibrate_rows import measured, off_files, with_draft_lengths
-from specdec_cli.explore.calibration_use import correction_of, curve_of
+from specdec_cli.explore.calibration_use import LEAST_BAND, correction_of, curve_of
+from specdec_cli.explore.device_words import device_words
 from specdec_cli.explore.least_squares import bounded_least_squares
 from specdec_cli.explore.run_checks import CheckOptions
 from specdec_cli.explore.scenario import Question, Scenario, resolve
@@ -134,6 +138,26 @@ def test_prior_rows_move_nothing() -> None:
     assert ms(fit.prior_s) == pytest.approx([10.1, 12.2], rel=1e-3)
     for name in ("memory_scale", "compute_scale", "step_ms", "speculation_ms"):
         assert getattr(fit.fitted, name) == pytest.approx(getattr(fit.prior, name), rel=2e-3)
+
+
+@pytest.mark.parametrize("overheads", [{"draft_pass_ms": 0.7}, {"draft_pass_ms_by_mechanism": {"eagle3": 0.7}}])
+def test_rows_as_predicted_leave_every_constant_where_it_was(overheads: dict[str, Any]) -> None:
+    engine = toy_engine(overheads=toy_overheads(step_ms=0.3, speculation_ms=0.2, per_request_us=9.0, **overheads))
+    step = step_of(drafter=toy_drafter(), engine=engine)
+    shapes = [measured_row(b, d, 1.0, al=1 + d / 2) for b, d in ((1, 0), (1, 1), (1, 4), (16, 0))]
+    rows = [replace(one, step_s=float(s)) for one, s in zip(shapes, predict_s(step, shapes), strict=True)]
+    found = calibrate(step, rows).fitted
+    expected = Constants(step_ms=0.3, per_request_us=9.0, speculation_ms=0.2, draft_pass_ms=0.7)
+    for name in expected.__struct_fields__:
+        assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-6), name
+
+
+def test_the_unit_of_times_is_the_plain_step_of_one_request() -> None:
+    # computed: 10.1 ms for one request, 10.4 for four, 11 + 0.3 at D = 2; measured twice that, and three times
+    step = clock()
+    four_off, drafting = measured_row(4, 0, 20.8), measured_row(1, 2, 33.9, al=2)
+    assert _plain_step_s(step, [drafting, four_off]) == pytest.approx(20.2 * MS, rel=1e-3)
+    assert _plain_step_s(step, [drafting]) == pytest.approx(30.3 * MS, rel=1e-3)
 
 
 def test_one_row_helps_everywhere() -> None:
@@ -238,7 +262,9 @@ def test_slopes_of_host_times_are_what_a_small_change_does(fraction: float) -> N
     last = "draft_pass_target_fraction" if fraction else "draft_pass_ms"
     for place, name in enumerate(("step_ms", "per_request_us", "speculation_ms", last)):
         moved = msgspec.structs.replace(own, **{name: getattr(own, name) + 0.01})
-        change = predict_s(calibrated(step, moved), rows) - predict_s(calibrated(step, own), rows)
+        change = predict_s(calibrated(step, moved, trees=False), rows) - predict_s(
+            calibrated(step, own, trees=False), rows
+        )
         assert slopes[:, place] == pytest.approx(change / 0.01, rel=1e-6, abs=1e-12)
 
 
@@ -280,6 +306,12 @@ def test_parts_of_a_corrected_step_add_up_and_off_is_plain_decoding() -> None:
     assert times.draft_s[0, 0] == 0
     assert times.verify_s[0, 0] == times.target_s[0, 0]
     assert ms(times.target_s[0]) == pytest.approx([10] * 4)
+    # what bounds the step is scaled as the step is
+    computed = replace(step, correction=None).times(column(1), row(0, 2), row(1, 3), row(1, 1.8), np.asarray(1.0))
+    scaled = step.times(column(1), row(0, 2), row(1, 3), row(1, 1.8), np.asarray(1.0))
+    factors = [10.0, 12.0] / np.array(ms(computed.step_s[0]))
+    for part in ("compute_s", "memory_s", "fixed_s"):
+        assert getattr(scaled, part)[0] == pytest.approx(getattr(computed, part)[0] * factors), part
 
 
 def test_lines_of_two_batches() -> None:
@@ -298,12 +330,46 @@ def test_lines_of_two_batches() -> None:
     assert at_two[0] == pytest.approx([math.sqrt(8)] * 2, rel=1e-3)  # half way on the logarithm
 
 
+def test_past_what_a_batch_was_measured_at_its_last_factor_holds() -> None:
+    # computed at batch 1: 10.1, 11.2, 11.3; at 4: 10.4, 11.8, 12.2; at 8: 10.8, 12.6, 13.4
+    rows = [
+        *(measured_row(1, d, t, al=1 + d / 2) for d, t in ((0, 10.1), (2, 11.3))),
+        *(measured_row(4, d, t, al=1 + d / 2) for d, t in ((0, 20.8), (1, 35.4))),
+        measured_row(8, 1, 50.4, al=1.5),
+    ]
+    factors = lines_through(clock(), rows).factors
+    assert factors[4.0] == pytest.approx((2.0, 3.0, 3.0), rel=1e-3)
+    assert factors[8.0] == pytest.approx((4.0, 4.0, 4.0), rel=1e-3)
+
+
+def test_a_row_between_two_measured_ones() -> None:
+    # D = 2 half way from off to D = 4 with a tree of 9 nodes (4 more than a chain), AL 3, at 500 tokens
+    rows = [measured_row(1, 0, 10, context=100), measured_row(1, 4, 20, al=3.0, width=9, context=500)]
+    found = _like(rows, 2)
+    assert (found.draft_length, found.width, found.accepted, found.context) == (2, 3 + 2, 2.0, 300)
+    assert _like(rows, 4) is rows[1]
+    # before the first measured length no more than all is accepted
+    assert _like([measured_row(1, 3, 20, al=3.5)], 1).accepted == 2.0
+    assert _like([measured_row(1, 3, 20, al=3.5, width=9)], 0).width == 1
+
+
 def test_a_correction_holds_at_its_ends_beyond_them() -> None:
     correction = StepCorrection({2.0: (1.0, 1.5), 8.0: (1.0, 6.0)})
     found = correction.at(column(1, 2, 4, 8, 64), row(0, 1, 7))
     assert found[:, 0] == pytest.approx([1.0] * 5)
     assert found[:, 1] == pytest.approx([1.5, 1.5, 3.0, 6.0, 6.0])  # 4 is half way from 2 to 8: sqrt(1.5 x 6) = 3
     assert found[:, 2] == pytest.approx(found[:, 1])
+
+
+def test_between_measured_batches_the_factor_runs_along_the_logarithm() -> None:
+    # batch 1 was measured to D = 1, 4 to D = 2: the last factor holds. 2 lies half way from 1 to 4, 8 from 4 to 16.
+    correction = StepCorrection({1.0: (1.0, 2.0), 4.0: (1.0, 8.0, 16.0), 16.0: (1.0, 32.0, 64.0, 256.0)})
+    found = correction.at(column(0, 1, 2, 8), row(1, 2, 3))
+    root = math.sqrt
+    assert found[:2].tolist() == pytest.approx(np.full((2, 3), 2.0))
+    assert found[2:] == pytest.approx(np.array([[root(16), root(32), root(32)], [root(256), root(1024), root(4096)]]))
+    # a mean of fewer than one running request is a batch too: 1 lies half way from 1/2 to 2
+    assert float(StepCorrection({0.5: (1.0,), 2.0: (4.0,)}).at(column(0.5), row(0))[0, 0]) == pytest.approx(1.0)
 
 
 # ------------------------------------------------------------------------------------------- the verify curve
@@ -319,6 +385,14 @@ def test_a_curve_is_interpolated_on_a_tread_alone() -> None:
     assert MI50.risers() == [(8, 9)]
 
 
+def test_as_much_longer_as_there_are_more_tokens_is_a_tread() -> None:
+    proportional = VerifyCurve((1, 2, 4, 12), (0.1, 0.2, 0.4, 1.2), 0.0)
+    assert proportional.at(np.array([3.0, 8.0])) == pytest.approx([0.3, 0.8])
+    assert proportional.risers() == []
+    # a stair right after the first width leaves that width where it was measured
+    assert VerifyCurve((1, 2), (10.0, 30.0), 0.0).at(np.array([1.0, 1.5])) == pytest.approx([10.0, 30.0])
+
+
 def test_between_two_stairs_the_upper_one_counts() -> None:
     """From 4 to 16 tokens 10 becomes 60 ms: more than fourfold, so a riser stands somewhere between."""
     curve = VerifyCurve((1, 4, 16), (9.0, 10.0, 60.0), 0.0)
@@ -328,12 +402,19 @@ def test_between_two_stairs_the_upper_one_counts() -> None:
 def test_the_target_pass_follows_the_curve_at_any_batch() -> None:
     host = 2.0
     step = step_of(drafter=toy_drafter("toy-ngram", "ngram"), engine=toy_engine(overheads=toy_overheads(step_ms=host)))
-    curved = replace(step, curve=replace(MI50, seconds=tuple(s * MS for s in MI50.seconds)))
+    curved = replace(step, curve=VerifyCurve(MI50.tokens, tuple(s * MS for s in MI50.seconds), 0.0))
     times = curved.times(column(1, 2, 4), row(0, 1, 3), row(1, 2, 4), row(1, 1.5, 2), np.asarray(1.0))
     # Tokens: 1, 2, 4; 2, 4, 8; 4, 8, 16.
     wanted = [[31.0, 36.2, 42.3], [36.2, 42.3, 68.7], [42.3, 68.7, 115.6]]
     assert times.verify_s / MS - host == pytest.approx(np.array(wanted), rel=2e-4)  # a token of KV a request more
     assert times.target_s[:, 0] / MS - host == pytest.approx([31.0, 36.2, 42.3], rel=2e-4)
+
+
+def test_a_measured_pass_over_more_tokens_takes_no_less_than_a_plain_one() -> None:
+    """Measured passes scatter: 29 ms for two tokens after 30 for one."""
+    step = replace(step_of(drafter=toy_drafter("toy-ngram", "ngram")), curve=VerifyCurve((1, 2), (0.030, 0.029), 0.0))
+    times = step.times(column(1), row(0, 1), row(1, 2), row(1, 1.5), np.asarray(1.0))
+    assert ms(times.verify_s[0]) == pytest.approx([30.0, 30.0], rel=1e-3)
 
 
 def test_past_its_end_a_curve_scales_the_computed_pass() -> None:
@@ -355,6 +436,10 @@ def test_beside_a_curve_the_kernels_keep_their_scale() -> None:
     assert (fit.fitted.memory_scale, fit.fitted.compute_scale) == pytest.approx((1.0, 1.0), abs=1e-6)
     assert fit.fitted.step_ms > 2.0
     assert ms(fit.fitted_s) == pytest.approx([23.0], rel=0.01)
+    # a row left out is predicted beside the curve too
+    rows = [measured_row(1, 0, 23.0), measured_row(8, 0, 43.0)]
+    alone = predict_s(calibrate(step, rows[:1], curve).step, rows[1:])
+    assert calibrate(step, rows, curve).left_out_s[1] == pytest.approx(float(alone[0]))  # type: ignore[index]
 
 
 # --------------------------------------------------------------------------------------- scales and constants
@@ -373,6 +458,8 @@ def test_kernels_slow_down_side_by_side() -> None:
     assert (slower.linear_attention.eta_m, slower.indexer.eta_m) == (0.5, 0.4)
     assert slower.all_reduce == kernels.all_reduce
     assert scaled_kernels(kernels, 1.0, 1.0) == kernels
+    bare = msgspec.structs.replace(kernels, linear_attention=None, indexer=None)
+    assert (scaled_kernels(bare, 2.0, 4.0).linear_attention, scaled_kernels(bare, 2.0, 4.0).indexer) == (None, None)
 
 
 def overheads_of(**changes: Any) -> Overheads:
@@ -386,6 +473,49 @@ def test_serving_steps_move_by_as_much() -> None:
     assert (changed.step_ms, changed.serving_step_ms) == (3.0, 3.5)
     assert (changed.per_request_us, changed.serving_per_request_us) == (15.0, 25.0)
     assert overheads_of(step_ms=1.0).serving_per_request_us is None
+
+
+@pytest.mark.parametrize(
+    ("trees", "fitted", "chain", "tree"),
+    [
+        # (entry, pass) in ms; the profile says 1 and 0.5 for chains, 2.5 and 0.8 for trees
+        (False, (3.0, 0.6), (3.0, 0.6), (2.5 + 2.0, 0.8 + 0.1)),
+        (True, (3.0, 0.6), (1.0 + 0.5, 0.5 - 0.2), (3.0, 0.6)),
+        (False, (0.0, 0.0), (0.0, 0.0), (1.5, 0.3)),
+        (True, (0.2, 0.1), (0.0, 0.0), (0.2, 0.1)),  # 1 - 2.3 and 0.5 - 0.7: nothing is as little as it gets
+    ],
+)
+def test_what_was_not_measured_moves_by_as_much(
+    trees: bool, fitted: tuple[float, float], chain: tuple[float, float], tree: tuple[float, float]
+) -> None:
+    own = overheads_of(speculation_ms=1.0, draft_pass_ms=0.5, tree_speculation_ms=2.5, tree_draft_pass_ms=0.8)
+    constants = Constants(step_ms=0.0, per_request_us=0.0, speculation_ms=fitted[0], draft_pass_ms=fitted[1])
+    found = with_host_constants(own, constants, trees=trees, drafts=True)
+    assert (found.speculation_ms, found.draft_pass_ms) == pytest.approx(chain)
+    assert (found.tree_speculation_ms, found.tree_draft_pass_ms) == pytest.approx(tree)
+
+
+def test_no_constant_falls_below_nothing_with_the_others() -> None:
+    chain = overheads_of(speculation_ms=1.0, draft_pass_ms=0.5, tree_speculation_ms=0.7, tree_draft_pass_ms=0.2)
+    free = Constants(step_ms=0.0, per_request_us=0.0, speculation_ms=0.0, draft_pass_ms=0.0)
+    found = with_host_constants(chain, free, trees=False, drafts=True)
+    assert (found.tree_speculation_ms, found.tree_draft_pass_ms) == (0.0, 0.0)
+    served = overheads_of(step_ms=5.0, serving_step_ms=2.0, per_request_us=30.0, serving_per_request_us=20.0)
+    found = with_host_constants(served, free, trees=False, drafts=True)
+    assert (found.serving_step_ms, found.serving_per_request_us) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("tree", "expected"), [({}, (1.0, 0.7)), ({"tree_speculation_ms": 2.5, "tree_draft_pass_ms": 0.8}, (2.5, 0.8))]
+)
+def test_a_tree_has_the_chains_constants_where_it_has_none_of_its_own(
+    tree: dict[str, float], expected: tuple[float, float]
+) -> None:
+    own = overheads_of(speculation_ms=1.0, draft_pass_ms=0.5, draft_pass_ms_by_mechanism={"eagle3": 0.7}, **tree)
+    found = constants_of(own, "eagle3", trees=True)
+    assert (found.speculation_ms, found.draft_pass_ms) == expected
+    chain = constants_of(own, "eagle3", trees=False)
+    assert (chain.speculation_ms, chain.draft_pass_ms) == (1.0, 0.7)
 
 
 def test_another_drafter_keeps_its_own_fee() -> None:
@@ -403,7 +533,7 @@ def test_another_drafter_keeps_its_own_fee() -> None:
 def test_another_drafter_is_corrected_as_the_plain_step_is() -> None:
     correction = StepCorrection({1.0: (2.0, 5.0, 9.0)})
     fitted = constants_of(clock().overheads, "ngram", trees=False)
-    step = calibrated(clock(), fitted, drafts=False, correction=correction)
+    step = calibrated(clock(), fitted, trees=False, drafts=False, correction=correction)
     assert step.correction is not None
     assert step.correction.factors == {1.0: (2.0,)}
 
@@ -496,6 +626,52 @@ def test_tokens_above_what_steps_can_give_are_refused() -> None:
     assert len(rows_from(off, run_of(output_tokens_per_s=1100.0)).rows) == 2
     with pytest.raises(ProfileError, match="1300 tokens/s"):
         rows_from(off, run_of(output_tokens_per_s=1300.0))
+
+
+def test_rounding_never_accepts_more_than_was_drafted() -> None:
+    assert rows_from(run_of(acceptance_length=3.004)).rows[0].acceptance_length == 3.0
+    assert rows_from(run_of(acceptance_length=None)).rows[0].acceptance_length is None
+
+
+@pytest.mark.parametrize(("batch", "said"), [(4.1, True), (4.3, False)])  # within 5 % it is the same batch
+def test_plain_and_drafting_steps_of_one_batch_are_compared(batch: float, said: bool) -> None:
+    off = run_of(draft_length=0, acceptance_length=1.0, step_s=0.013, batch=batch)
+    found = [one.message for one in rows_from(off, run_of(step_s=0.009)).findings if one.code == "step_below_plain"]
+    assert bool(found) is said
+    for message in found:
+        assert "a step with D = 2 takes 9 ms, less than a plain one (13 ms) at batch 4" in message
+
+
+def test_what_cannot_be_used_is_named_with_its_place() -> None:
+    with pytest.raises(ProfileError, match=r"x\.log:3-9: no step time and no tokens/s, left out") as caught:
+        rows_from(run_of(step_s=None, first_line=3, last_line=9))
+    assert caught.value.file == "x.log:3-9"
+    with pytest.raises(ProfileError, match="its tokens/s need an acceptance length"):
+        rows_from(run_of(step_s=None, acceptance_length=None, output_tokens_per_s=9.0))
+    with pytest.raises(ProfileError, match="no batch size in the file, left out; --batch N says it"):
+        rows_from(run_of(batch=None))
+    with pytest.raises(ProfileError, match="no step time in it") as caught:
+        rows_from()
+    assert caught.value.file == "x.log"
+
+
+def test_a_pass_holds_half_of_its_own_tokens_in_its_mean_context() -> None:
+    passes = [
+        run_of(
+            measures="verify_pass",
+            verify_width=n,
+            draft_length=None,
+            acceptance_length=None,
+            step_s=n / 100,
+            context_tokens=100 + n / 2,
+        )
+        for n in (1, 2, 8)
+    ]
+    assert rows_from(*passes).curve.context == 100.0
+    # a pass of the off arm stays a pass
+    (file,) = off_files(files_of(*passes))
+    assert {run.measures for run in file.runs} == {"verify_pass"}
+    assert {run.draft_length for run in file.runs} == {None}
 
 
 def test_passes_become_a_curve() -> None:
@@ -602,6 +778,40 @@ def test_a_fee_and_a_pass_are_told_apart() -> None:
     assert "verify_does_not_amortise" in each  # 2.3 ms a token on 3.4
 
 
+DEVICES = {
+    "cpu": (("AMD", "Zen4 AVX512-BF16"), {"cpus", "gpu", "graphs", "eager", "clock"}, "matrix-vector to matrix-matrix"),
+    "a CPU of the user's own": (("as measured", "CPU"), {"gpu", "graphs", "eager"}, "matrix-vector to matrix-matrix"),
+    "apple": (("Apple", "Apple GPU"), {"graphs", "cuda", "eager"}, "matrix-vector to matrix-matrix"),
+    "nvidia": (("NVIDIA", "Hopper sm90 + Grace"), {"cpu", "hip"}, "CUDA graphs"),
+    "amd": (("AMD", "CDNA3 gfx942"), {"cuda", "cpu"}, "HIP graphs"),
+    "tpu": (("Google", "TPU"), {"cuda", "hip", "gpu", "cpu"}, "recorded graphs"),
+}
+"""Vendor and architecture -> words that would be strange, and what a dear first token is put down to."""
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_hints_fit_the_device(device: str) -> None:
+    (vendor, architecture), strange, entry = DEVICES[device]
+    chip = toy_hardware(
+        vendor=vendor, architecture=architecture, kernels={"default": toy_kernels(eager_us_per_layer=500.0)}
+    )
+    late = [measured_row(1, 0, 9.0), measured_row(1, 1, 19.0, al=1.5), measured_row(1, 4, 44.0, al=2.5)]
+    dear = [measured_row(1, 0, 3.41), measured_row(1, 1, 8.0, al=1.5), measured_row(1, 4, 10.5, al=2.5)]
+    alone = [measured_row(1, 0, 3.41), measured_row(1, 3, 12.0, al=2.0)]
+    found = [hinted(rows, chip) for rows in (late, dear, alone)]
+    said = " ".join(message for one in found for message in one.values())
+    assert not strange & set(re.findall(r"[a-z]+", said.lower())), said
+    assert entry in found[1]["entry_fee_high"]
+    assert entry in found[2]["speculation_dear"]
+    assert "verify_does_not_amortise" in found[0]
+    assert ("graphs_off" in found[0]) == (device in ("nvidia", "amd", "tpu"))
+
+
+def test_shipped_cpus_are_taken_for_cpus() -> None:
+    chips = [loaded.record for loaded in shipped().every("hardware")[0]]
+    assert {chip.name for chip in chips if device_words(chip).device == "CPU"} == {"epyc-9654", "xeon-8480"}
+
+
 def test_a_draft_on_many_gpus() -> None:
     rows = [measured_row(1, 0, 3.0), measured_row(1, 1, 5.5, al=1.5), measured_row(1, 4, 12.5, al=2.5)]
     assert "draft_on_many_gpus" in hinted(rows, tp="2")
@@ -637,6 +847,55 @@ def test_one_draft_length_blames_neither() -> None:
     found = hinted([measured_row(1, 0, 3.41), measured_row(1, 3, 12.0, al=2.0)])
     assert "speculation_dear" in found
     assert not {"entry_fee_high", "draft_pass_slow"} & set(found)
+
+
+@pytest.mark.parametrize(
+    ("fitted", "usual", "message"),
+    [
+        # (entry, pass) in ms at D = 2, two passes, beside a plain step of 10 ms: from 3 ms on, and from twice the usual
+        ((1.2, 0.95), (0.5, 0.5), "costs 3.1 ms beyond the kernels (31% of a plain step; the profiles say 1.5 ms)"),
+        ((1.2, 0.85), (0.5, 0.5), None),
+        ((1.2, 0.95), (0.6, 0.5), None),
+        ((1.2, 0.0), (0.5, 0.5), "costs 3.2 ms"),  # and 0.1 of a plain step for each pass
+    ],
+)
+def test_one_draft_length_tells_of_fee_and_passes_together(
+    fitted: tuple[float, float], usual: tuple[float, float], message: str | None
+) -> None:
+    scenario = scenario_of()
+    rows = [measured_row(1, 0, 10.0), measured_row(1, 2, 14.0, al=2.0)]
+    fit = calibrate(scenario.step, rows)
+    share = 0.1 if not fitted[1] else 0.0
+    made = [
+        Constants(step_ms=0, per_request_us=0, speculation_ms=entry, draft_pass_ms=each, draft_pass_target_fraction=f)
+        for (entry, each), f in ((fitted, share), (usual, 0.0))
+    ]
+    fit = replace(fit, fitted=made[0], prior=made[1])
+    found = {one.code: one.message for one in hints(scenario, fit, plain_split(scenario, fit))}
+    assert ("speculation_dear" in found) is (message is not None)
+    if message is not None:
+        assert message in found["speculation_dear"]
+
+
+def test_the_steepest_batch_says_what_a_token_costs() -> None:
+    # 2.5 ms a token at one request, 3 at eight, whatever was measured between
+    rows = [
+        *(measured_row(1, d, t, al=2.0) for d, t in ((1, 5.5), (4, 13.0))),
+        *(measured_row(8, d, t, al=2.0) for d, t in ((3, 16.0), (1, 10.0), (2, 11.0))),
+    ]
+    found = hinted([measured_row(1, 0, 4.0), *rows])
+    assert "each further draft token costs 3 ms, 75% of a plain step" in found["verify_does_not_amortise"]
+
+
+def test_requests_are_held_against_the_profiles() -> None:
+    scenario = scenario_of(engine_of(per_request_us=200.0))
+    fit = calibrate(scenario.step, [measured_row(1, 0, 10.0), measured_row(64, 0, 80.0)])
+    fit = replace(fit, fitted=msgspec.structs.replace(fit.fitted, per_request_us=1200.0))
+    found = {one.code: one.message for one in hints(scenario, fit, plain_split(scenario, fit))}
+    assert (
+        "each request adds 1000 us to a step beyond the profiles' (64 ms at batch 64)"
+        in found["requests_cost_host_time"]
+    )
 
 
 def test_a_busy_host_and_few_accepted_tokens() -> None:
@@ -719,7 +978,15 @@ def test_another_drafter_has_the_plain_step_alone(tmp_path: Path) -> None:
     plain = resolve(toy_library(tmp_path / "plain"), toy_options(context=1000, **options))
     with_own, without = (evaluate(q.scenarios[0]).times.step_s[0] / MS for q in (question, plain))
     assert with_own - without == pytest.approx([2.0, 2.0])  # no fee, no pass
-    assert "calibration_other_drafter" in codes(question)
+    (said,) = [note.message for note in question.notes if note.code == "calibration_other_drafter"]
+    assert said == (
+        "toy-machine was measured with toy-model-eagle3: the plain step is calibrated, entry fee and draft passes of "
+        "toy-ngram are as the profiles have them"
+    )
+    band = question.scenarios[0].band
+    assert [band.basis(1, length) for length in (0, 1)] == ["calibrated", "extrapolated"]
+    none = asked(tmp_path / "off", toy_calibration(), context=1000, drafter="none", batches="1")
+    assert "calibration_other_drafter" not in codes(none)
 
 
 def test_the_band_is_narrow_where_it_was_measured(tmp_path: Path) -> None:
@@ -733,7 +1000,13 @@ def test_the_band_is_narrow_where_it_was_measured(tmp_path: Path) -> None:
     assert ratio[2, 0] == pytest.approx(1 / (1 - wide))
     assert ratio[0, 1] > 1 / (1 - 0.05)  # past the longest draft measured
     note = next(one.message for one in question.notes if one.code == "calibration_extrapolated")
-    assert "batch 4 and draft length 4" in note
+    assert note == (
+        "toy-machine was measured at batch 1, D 0 to 2, context 1000; batch 4 and draft length 4 is beyond it: "
+        "extrapolated, with the profiles' band"
+    )
+    far = asked(tmp_path / "far", toy_calibration(), batches="1,4,8,16", draft_lengths="0..4", context=1000)
+    note = next(one.message for one in far.notes if one.code == "calibration_extrapolated")
+    assert "; batch 4 to 16 and draft length 3 to 4 is beyond it" in note
 
 
 def test_inside_nothing_is_extrapolated(tmp_path: Path) -> None:
@@ -763,6 +1036,70 @@ def test_a_report_survives_its_file(tmp_path: Path) -> None:
         library, replace(toy_options(context=1000, batches="1", draft_lengths="0..2"), calibration=str(path))
     )
     assert ms(evaluate(question.scenarios[0]).times.step_s[0]) == pytest.approx([12, 30, 13], rel=1e-3)
+
+
+def told(root: Path, *runs: MeasuredRun, drafter: str = "toy-ngram", **options: Any) -> Any:
+    """What a calibration on the clockwork makes of these runs: (report, profile)."""
+    library = toy_library(root, *clockwork())
+    asked = toy_options(**{"drafter": drafter, "context": 1, **options})
+    report = report_calibration(library, asked, [RunFile("m.csv", "table", runs)])
+    return report, calibration_profile(report, name="mine", checked="2026-01-31")
+
+
+def test_a_profile_says_what_was_measured_and_how_far_off_it_is(tmp_path: Path) -> None:
+    # computed: 10.1 ms off at one request; 11 + 0.1 x 4 x 3 = 12.2 at four with D = 2
+    off = MeasuredRun(file="m.csv", format="table", batch=1.0, draft_length=0, acceptance_length=1.0, step_s=0.01212)
+    on = replace(off, batch=4.0, draft_length=2, acceptance_length=2.25, step_s=0.0122, context_tokens=3.0)
+    report, made = told(tmp_path, off, on)
+    first, second = made.rows
+    assert (first.step_ms, first.prior_ms) == (12.12, pytest.approx(10.1, rel=1e-3))
+    assert (second.step_ms, second.prior_ms) == (12.2, pytest.approx(12.2, rel=2e-3))
+    assert (second.batch, second.draft_length, second.acceptance_length, second.context_tokens) == (4.0, 2, 2.25, 3.0)
+    errors = made.errors
+    assert errors.prior_median == pytest.approx((1 - 10.1 / 12.12) / 2, rel=0.01)  # the other row is as computed
+
+    def worst(name: str) -> float:
+        return max(abs(getattr(one, name) / one.step_ms - 1) for one in made.rows)
+
+    assert (errors.worst, errors.left_out_worst) == pytest.approx((worst("fitted_ms"), worst("left_out_ms")), rel=1e-3)
+    assert band_of(report) == max(LEAST_BAND, errors.worst)
+    assert (made.valid.batch, made.valid.draft_length, made.valid.context_tokens) == ([1.0, 4.0], [0, 2], [1.0, 3.0])
+    assert (made.trees, made.scenario.drafter, made.scenario.weight_dtype) == (False, "toy-ngram", None)
+    # one row alone has nothing to be left out of
+    report, made = told(tmp_path / "one", off, weight_dtype="bf16")
+    assert (made.rows[0].left_out_ms, made.errors.left_out_worst, made.errors.left_out_median) == (None, None, None)
+    assert made.scenario.weight_dtype == "bf16"
+
+
+def test_a_profile_of_a_tree_is_marked(tmp_path: Path) -> None:
+    off = MeasuredRun(file="m.csv", format="table", batch=1.0, draft_length=0, acceptance_length=1.0, step_s=0.0101)
+    tree = replace(off, draft_length=2, verify_width=8, acceptance_length=2.0, step_s=0.013)
+    _, made = told(tmp_path, off, tree, drafter="toy-model-eagle3")
+    assert made.trees
+    assert [one.verify_width for one in made.rows] == [None, 8]
+
+
+def test_a_profile_of_passes_alone_holds_for_one_request(tmp_path: Path) -> None:
+    passes = [
+        MeasuredRun(file="b", format="bench", measures="verify_pass", batch=1.0, verify_width=n, step_s=s)
+        for n, s in ((1, 0.02), (6, 0.03))
+    ]
+    report, made = told(tmp_path, *passes)
+    assert (made.valid.batch, made.valid.draft_length, made.valid.context_tokens) == ([1.0, 1.0], [0, 5], [1.0, 1.0])
+    assert (made.rows, made.errors, band_of(report)) == ([], None, None)
+    assert made.fitted == made.prior
+    assert made.prior.speculation_ms == 1.0  # the clockwork's fee
+
+
+def test_a_context_past_the_drafters_window_is_said_of_a_calibration(tmp_path: Path) -> None:
+    off = MeasuredRun(file="m.csv", format="table", batch=1.0, draft_length=0, acceptance_length=1.0, step_s=0.012)
+    on = replace(off, draft_length=2, acceptance_length=2.0, step_s=0.02, context_tokens=3000.0)
+    library = toy_library(tmp_path, toy_drafter(window_tokens=2048))
+    report = report_calibration(library, toy_options(context=3000), [RunFile("m.csv", "table", (off, on))])
+    # once, by the rows that say it; what the question takes for granted (a drafter, a rate of acceptance) is no finding
+    found = [one.code for one in report.findings]
+    assert found.count("beyond_draft_window") == 1
+    assert not [code for code in found if code.startswith(("acceptance", "drafter"))]
 
 
 def test_a_curve_survives_its_file(tmp_path: Path) -> None:

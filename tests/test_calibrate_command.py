@@ -15,8 +15,9 @@ from cli_runs import Answer, Runner, write_toys
 from conftest import REPO
 
 from specdec_cli.cli import app
-from specdec_cli.engines.calibration_plan import Plan, PlanRequest, plan_runs
-from specdec_cli.engines.read.plain_table import COLUMNS, is_plain_table, read_plain_table
+from specdec_cli.engines.calibration_plan import FORCED_NOTE, Plan, PlanRequest, plan_runs
+from specdec_cli.engines.read.plain_table import COLUMNS, is_plain_table
+from specdec_cli.engines.read.runs import read_runs
 from specdec_cli.engines.settings import FAMILIES, read_settings
 from specdec_cli.errors import ProfileError, UsageError
 from specdec_cli.profiles.load import load_file
@@ -136,6 +137,32 @@ def test_what_is_written_every_command_takes(specdec: Runner, table: Path, tmp_p
     assert compared.code == 0, compared.err
     explained = specdec.raw("explain", *own, "--batch", "1", "--draft-length", "4")
     assert explained.code == 0, explained.err
+
+
+def test_points_past_the_calibration_are_marked_one_by_one(specdec: Runner, table: Path, tmp_path: Path) -> None:
+    """Measured at batch 1, D 0 to 4 and 1000 tokens of context: it holds to batch 2."""
+    made = tmp_path / "mine.yaml"
+    assert specdec("calibrate", str(table), "--context", "1000", "-o", str(made)).code == 0
+    own = ("--calibration", str(made), "--profiles", str(specdec.folder))
+    grid = ("sweep", *own, "--batches", "1,2,4", "--draft-lengths", "0,4,5", "--assume")
+    points = specdec.raw(*grid, "--format", "json").data["points"]
+    held = {(p["batch"], p["draft_length"]): p["step_basis"] for p in points}
+    assert held == {(b, d): "calibrated" if b <= 2 and d <= 4 else "extrapolated" for b in (1, 2, 4) for d in (0, 4, 5)}
+    rows = list(csv.DictReader(io.StringIO(specdec.raw(*grid, "--format", "csv").out)))
+    assert {(int(r["batch"]), int(r["draft_length"])): r["step_basis"] for r in rows} == held
+    for style in ("table", "markdown"):
+        out = specdec.raw(*grid, "--format", style).out.replace("\\", "")
+        assert out.count("^") == list(held.values()).count("extrapolated") + 1
+        assert "^ step past what the calibration measured" in out
+    afar = [specdec.raw("recommend", *own, "--batch", "64", "--format", style) for style in ("table", "markdown")]
+    assert all("; extrapolated, past what the calibration measured" in answer.out for answer in afar)
+    near = specdec.raw("recommend", *own, "--batch", "1")
+    assert "extrapolated, past" not in near.out
+    assert "^" in specdec.raw("compare", *own, "--batches", "64").out
+    elsewhere = specdec.raw(*grid, "--context", "2500", "--format", "json").data["points"]
+    assert {p["step_basis"] for p in elsewhere} == {"extrapolated"}
+    plain = specdec.raw("sweep", "--profiles", str(specdec.folder), "--batches", "1", "--format", "json")
+    assert all("step_basis" not in p for p in plain.data["points"])
 
 
 def test_an_off_file_joins(specdec: Runner, tmp_path: Path) -> None:
@@ -299,7 +326,7 @@ def test_a_calibration_of_another_setup_is_refused(specdec: Runner, tmp_path: Pa
 
 def test_every_column_is_explained_and_known(tmp_path: Path) -> None:
     path = written(tmp_path, f"{','.join(COLUMNS)}\n4,2,2.5,12,800,1000,7,,,\n")
-    (run,) = read_plain_table(path).runs
+    (run,) = read_runs([path], tables=True)[0].runs
     assert (run.batch, run.draft_length, run.verify_width, run.context_tokens) == (4.0, 2, 7, 1000.0)
     assert (run.step_s, run.output_tokens_per_s) == (pytest.approx(0.012), 800.0)
     readme_of_columns = set(COLUMNS)
@@ -307,13 +334,11 @@ def test_every_column_is_explained_and_known(tmp_path: Path) -> None:
 
 
 def test_what_looks_like_a_table(tmp_path: Path) -> None:
-    assert is_plain_table(written(tmp_path, "# mine\n\nbatch\tdraft_length\tstep_ms\n"))
-    assert is_plain_table(written(tmp_path, "\ufeffbatch,draft_length,stepms\n"))
-    assert is_plain_table(written(tmp_path, "tokens,pass_ms\n"))
-    assert not is_plain_table(written(tmp_path, "n_prompt,n_gen,avg_ts\n"))
-    assert not is_plain_table(tmp_path / "nope.csv")
-    with pytest.raises(ProfileError, match="empty table"):
-        read_plain_table(written(tmp_path, "# nothing\n"))
+    assert is_plain_table(b"# mine\n\nbatch\tdraft_length\tstep_ms\n")
+    assert is_plain_table(b"tokens,pass_ms\n")
+    assert not is_plain_table(b"n_prompt,n_gen,avg_ts\n")
+    with pytest.raises(ProfileError, match="a header and no rows"):
+        read_runs([written(tmp_path, "\ufeffbatch,draft_length,step_ms\n# nothing\n")], tables=True)
 
 
 # ------------------------------------------------------------------------------------------------- the plan
@@ -363,14 +388,19 @@ FORCED = {
     "vllm": '"rejection_sample_method": "synthetic", "synthetic_acceptance_length": 3.20',
     "sglang": "SGLANG_SIMULATE_ACC_LEN=3.20 python3",
     "tensorrt-llm": "TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS=2 trtllm-bench",
+    "llama-cpp": "--spec-draft-n-max 5 --spec-synth-len 3.20",
 }
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_acceptance_is_forced_where_the_engine_can(family: str) -> None:
-    off, _, deep = plan_of(family).runs
+def test_acceptance_is_forced_in_each_engines_own_way(family: str) -> None:
+    """AL 3.2 with the bonus token; TensorRT-LLM counts without it, in whole tokens."""
+    plan = plan_of(family)
+    off, _, deep = plan.runs
     assert off.forced == ""
-    assert (FORCED[family] in deep.forced) if family in FORCED else (deep.forced == "")
+    assert FORCED[family] in deep.forced
+    assert FORCED_NOTE in plan.notes
+    assert ("PR 27711" in " ".join(plan.notes)) == (family == "llama-cpp")
     if family == "vllm":
         (config,) = [part for part in shlex.split(deep.forced.replace("\\\n", " ")) if part.startswith("{")]
         assert json.loads(config)["synthetic_acceptance_length"] == 3.2

@@ -121,11 +121,33 @@ def test_loss_on_ratios_of_steps() -> None:
 
 
 def test_loss_on_all() -> None:
-    """Worst 4.1 %: Qwen3-235B on 8 H200, lengths 5 and 7 printed at 1.54 and 1.61x; the straight line loses as much."""
+    """Worst 4.1 %, the one above 3 %: see the next test; then 2.3 %. The straight line: mean 0.5 %, worst 4.1 %."""
     losses = [one.loss(one.calibrated_s) for one in tried()]
     assert np.mean(losses) < 0.005
     assert max(losses) < 0.045
     assert sum(loss > 0.03 for loss in losses) <= 1
+
+
+def test_the_worst_loss_is_the_sources_own() -> None:
+    """Qwen3-235B on 8 H200, ratios of throughputs of one run each: 1.566, 1.543 and 1.609x at D = 3, 5 and 7.
+
+    With the AL printed beside them a step takes 24.56, 27.92 and 27.90 ms: two more tokens drafted and verified would
+    cost nothing. Through off, D = 3 and D = 7 every convex curve has at most 26.23 ms at D = 5 (the chord), chooses D
+    = 5 and loses 4.1 %; the share that distinct experts add has 26.55 ms, the calibrated model 26.61. D = 7 is chosen
+    from 26.78 ms on. What these steps repeat within: over six sweeps of this machine and model that differ in prompts
+    and draft head alone, and so in AL, the step at D = 3 runs from 23.2 to 28.5 ms.
+    """
+    worst = max(tried(), key=lambda one: one.loss(one.calibrated_s))
+    steps = [1e3 * row.step_s for row in worst.rows]
+    assert steps == pytest.approx([15.19, 24.56, 27.92, 27.90], abs=0.01)
+    assert not worst.sweep.of_steps
+    assert worst.loss(worst.line_s) == pytest.approx(0.041, abs=0.001)
+    chord = worst.line_s.copy()
+    for below in (0.9, 0.95, 1.0):
+        assert worst.loss(np.array([*chord[:2], below * chord[2], chord[3]])) == worst.loss(worst.line_s)
+    alike = [1e3 * one.rows[1].step_s for one in tried() if one.sweep.setup.model == worst.sweep.setup.model]
+    assert len(alike) == 6
+    assert (min(alike), max(alike)) == pytest.approx((23.17, 28.51), abs=0.01)
 
 
 def test_interior_steps_within_five_percent() -> None:
@@ -143,12 +165,18 @@ def test_no_sweep_is_worse_off_than_with_a_straight_line() -> None:
 
 @pytest.mark.parametrize("name", sorted({sweep.source.name for sweep in sweeps()}))
 def test_no_source_has_steps_worse_than_a_straight_line_has(name: str) -> None:
-    """Median of the interior steps; a line is as good as its rounding, 0.5 %."""
+    """Median of the interior steps, by source: calibrated against a line.
+
+    imp-rtx-5090 3.95 : 3.97 %, llama.cpp issue 28196 6.46 : 6.45, qwen38 community 2.29 : 2.26, SpecForge 0.76 : 0.70
+    (its mean 1.31 : 1.75), vLLM issue 20780 1.42 : 1.42, TensorRT-LLM's blog 1.33 : 1.07. The last is the furthest
+    behind, with three steps out of tokens/s printed in whole numbers (0.4 % of 250): there the fit shares its own
+    residual of 0.2 % at the given steps between them, where a line goes through all.
+    """
     own = [one for one in tried() if one.sweep.source.name == name]
     if own:
         calibrated = np.median([error for one in own for error in one.errors(one.calibrated_s)])
         line = np.median([error for one in own for error in one.errors(one.line_s)])
-        assert calibrated <= line + 0.005
+        assert calibrated <= line + 0.003
 
 
 def test_profiles_alone_are_far_behind() -> None:

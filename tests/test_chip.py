@@ -16,8 +16,10 @@ from specdec_cli.physics.chip import (
     Shape,
     all_reduce_figures,
     check_domain,
+    kernel_figures,
     lower_bound_s,
     operation_cost,
+    operation_peak,
     resolve_chip,
 )
 from specdec_cli.physics.operations import (
@@ -276,6 +278,9 @@ def test_expert_exchange_by_hand() -> None:
     # 2 x 3 x 2 x 1000 x 2 bytes x 3/4 = 18,000 at 1e10 -> 1.8 us; two rounds of 20 us
     exchange = ExpertExchange(name="exchange", hidden=1000, copies=2, gpus=4)
     assert us(exchange, requests=10, ranks=4) == pytest.approx(41.8)
+    # each round waits for three peers, 0.5 us each
+    skewed = put(toy_hardware(), "kernels.default.skew_us_per_peer", 0.5)
+    assert us(exchange, requests=10, ranks=4, hardware=skewed) == pytest.approx(41.8 + 2 * 1.5)
 
 
 def test_attention_ranks_share_the_requests() -> None:
@@ -301,6 +306,9 @@ def test_all_reduce_figures_between_and_past_the_tabled() -> None:
     # past the largest: 5 us a GPU, as from 2 to 4
     beyond = all_reduce_figures(table, 8, "toy")
     assert (beyond.latency_us, beyond.efficiency) == pytest.approx((20 + 4 * 5.0, 0.4))
+    # of three it is the last two that count: 2.5 us a GPU from 4 to 8
+    levelling = {**table, 8: AllReduce(latency_us=30, efficiency=0.3)}
+    assert all_reduce_figures(levelling, 16, "toy").latency_us == pytest.approx(30 + 8 * 2.5)
     falling = {2: AllReduce(latency_us=20, efficiency=0.6), 4: AllReduce(latency_us=10, efficiency=0.4)}
     assert all_reduce_figures(falling, 8, "toy").latency_us == 10.0
     # one number alone says nothing of the launch: as many times as long as there are more peers
@@ -374,3 +382,44 @@ def test_lower_bound_by_hand() -> None:
     costs = cost_of(linear, hardware=slow)
     assert float(lower_bound_s(linear, costs, chip)) == pytest.approx(40.06 * US)
     assert as_record(slow).kernels["default"].gemm["bf16"].eta_m == 0.1
+
+
+def test_a_tile_kernel_runs_at_its_own_peak() -> None:
+    # 100 tokens, past the 8 rows of the mat-vec kernel: 4e8 FLOP at half of fp8's 2e12 -> 400 us, 4.6e6 bytes at half
+    # of 1e11 -> 92 us. Nothing is faster than 4e8 FLOP at 2e12: 200 us.
+    tile = {"above_rows": 8, "compute": "fp8", "eta_c": 0.5, "eta_m": 0.5}
+    hardware = toy_hardware(kernels={"default": toy_kernels(gemm={"bf16": toy_gemm(eta_c=0.1, tile=tile)})})
+    linear = Linear(name="x", n=1000, k=2000, dtype="bf16")
+    costs = cost_of(linear, requests=100, hardware=hardware)
+    assert float(costs.seconds) == pytest.approx(492 * US)
+    assert float(lower_bound_s(linear, costs, chip_of(hardware))) == pytest.approx(200 * US)
+
+
+# ----------------------------------------------------------------------------------- what an operation is held against
+
+
+def test_each_kind_names_its_figures_and_its_peak() -> None:
+    hardware = toy_hardware(kernels={"default": toy_kernels(indexer={"floor_us": 20.0, "eta_m": 1.0})})
+    chip = chip_of(hardware)
+    kernels = chip.kernels
+    fp8 = Linear(name="x", n=1, k=1, dtype="fp8")
+    scan = IndexerScan(name="i", heads=8, head_dim=128)
+    expected: list[tuple[Operation, Any, float | None]] = [
+        (Linear(name="x", n=1, k=1, dtype="fp16"), kernels.gemm["bf16"], 1e12),
+        (fp8, kernels.gemm["fp8"], 2e12),
+        (EXPERTS, kernels.moe["bf16"], 1e12),
+        (GQA, kernels.attention["bf16"], 1e12),
+        (latent(), kernels.mla["bf16"], 1e12),
+        (scan, kernels.indexer, 2e12),
+        (RecurrentState(name="s", state_bytes=1.0), kernels.linear_attention, None),
+        (AllReduceHidden(name="r", hidden=1, gpus=2), kernels.all_reduce[2], None),
+        (ExpertExchange(name="e", hidden=1, copies=1, gpus=4), kernels.all_reduce[4], None),
+        (SmallKernels(name="n", hidden=1), None, None),
+        (Logits(name="l", vocabulary=1), None, None),
+    ]
+    for operation, figures, peak in expected:
+        assert kernel_figures(operation, chip) == figures, operation
+        assert operation_peak(operation, chip) == peak, operation
+    # an indexer's fp8 keys on a chip without fp8 are multiplied in bf16
+    older = chip_of(toy_hardware(peak_tflops={"bf16": 1.0}, kernels=hardware["kernels"]))
+    assert operation_peak(scan, older) == 1e12

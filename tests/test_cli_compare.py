@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 from builders import put, toy_acceptance, toy_drafter, toy_hardware, toy_head, write_library, write_yaml
 from cli_runs import Answer, Runner, write_toys
+from toys import toy_library, toy_options
 
+from specdec_cli.explore.compare import run_compare
 from specdec_cli.explore.guideline_mechanisms import POST_VIEW
 from specdec_cli.explore.scenario import DEFAULTS
 from specdec_cli.report.compare import compare_grid, render_compare, winners_sentence
@@ -92,6 +95,34 @@ def test_memory_of_the_toy_head_by_hand(specdec: Runner) -> None:
     # apart; KV 1000 B x 2048 tokens = 2.048 MB a request, at one request
     (row,) = specdec("compare", "--batches", "1", drafter="toy-model-eagle3", format="json").data["rows"]
     assert row["draft_memory_gb_per_gpu"] == pytest.approx(0.042 + 0.002048, rel=2e-3)
+
+
+def test_kv_tokens_lost_to_a_drafter_by_hand(tmp_path: Path) -> None:
+    # 1e10 bytes less 0.33e9 of weights at 10 kB a token: 967,000; beside 0.042e9 of the head at 11 kB: 875,273
+    options = toy_options(context=1000, batches="10", drafter="toy-model-eagle3")
+    (row,) = run_compare(toy_library(tmp_path), options).rows
+    assert (row.kv_tokens, row.kv_tokens_lost) == pytest.approx((9.628e9 / 1.1e4, 967_000 - 9.628e9 / 1.1e4))
+    # ten requests on four attention ranks: three on the fullest, 1e6 bytes of the head's cache each
+    (row,) = run_compare(toy_library(tmp_path / "b"), replace(options, tp="1", gpus=4)).rows
+    assert row.draft_bytes == 42e6 + 3e6
+    # a target that fills its GPU leaves no token
+    small = toy_hardware(memory_gb=0.35, memory_bytes=0.35e9)
+    (row,) = run_compare(toy_library(tmp_path / "c", small), replace(options, batches="1", draft_lengths="0")).rows
+    assert (row.draft_length, row.draft_bytes) == (0, 0.0)
+    assert (row.kv_tokens, row.kv_tokens_lost) == pytest.approx((0.0, 2000.0))  # 0.02e9 bytes without the head
+
+
+def test_equal_speedups_go_by_memory_then_by_name(tmp_path: Path) -> None:
+    twin = toy_drafter("toy-a-twin")
+    lean = toy_drafter("toy-z-lean", head=toy_head(own_lm_head=False, draft_vocabulary=2000))
+    library = toy_library(tmp_path, twin, lean)
+    options = toy_options(drafter="toy-model-eagle3,toy-z-lean,toy-a-twin", acceptance_rate=0.7, batches="1")
+    found = run_compare(library, options).rows
+    assert [(row.rank, row.scenario.drafter_name) for row in found] == [
+        (1, "toy-z-lean"),
+        (2, "toy-a-twin"),
+        (3, "toy-model-eagle3"),
+    ]
 
 
 def test_off_where_no_length_pays(specdec: Runner) -> None:

@@ -6,16 +6,18 @@ import csv
 import io
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from builders import put, toy_engine, toy_hardware, toy_kernels, toy_overheads, write_yaml
+from builders import put, toy_engine, toy_hardware, toy_kernels, toy_moe_model, toy_overheads, write_yaml
 from cli_runs import Answer, Runner, write_toys
+from toys import toy_library, toy_options
 
+from specdec_cli.explore.explain import Line
 from specdec_cli.explore.explain import explain as take_apart
 from specdec_cli.explore.scenario import DEFAULTS, Options, resolve
 from specdec_cli.profiles.library import Library
@@ -121,6 +123,52 @@ def test_toy_figures_by_hand(specdec: Runner) -> None:
     assert operation["upper_ms"] == pytest.approx(0.64 + 1.6072)
     assert operation["bound"] == "memory"
     assert operation["peak_tflops_per_s"] == 1.0
+
+
+def lines_of(found: Sequence[Line]) -> dict[tuple[str, str], Line]:
+    return {(line.phase, line.name): line for line in found}
+
+
+def test_rows_and_repeats_of_each_line_by_hand(tmp_path: Path) -> None:
+    # two requests, D = 3: 8 verified tokens; attention's rows are G = 4 times the width
+    question = resolve(toy_library(tmp_path), toy_options(context=1000))
+    found = take_apart(question, 2, 3)
+    verify, draft = lines_of(found.verify), lines_of(found.draft)
+    assert (verify["verify", "gate, up"].gemm_m, verify["verify", "attention"].gemm_m) == (8, 16)
+    assert verify["verify", "logits"].gemm_m is None
+    # one first pass, two further ones, the head three times; the layer counts once in each
+    assert {phase: line.count for (phase, name), line in draft.items() if name in ("gate, up", "lm_head")} == {
+        "first pass": 1,
+        "further passes": 2,
+        "head of each pass": 3,
+    }
+    numbers = verify["verify", "attention"].numbers
+    assert {key: numbers[key] for key in ("requests", "width", "context", "group_size", "floor_us")} == {
+        "requests": 2.0,
+        "width": 4.0,
+        "context": 1000.0,
+        "group_size": 4.0,
+        "floor_us": 0.0,
+    }
+    assert not {"name", "group", "count", "window"} & set(numbers)
+    # a single draft token takes no further pass, a look-up none at all
+    assert "further passes" not in {line.phase for line in take_apart(question, 2, 1).draft}
+    lookup = toy_options(context=1000, drafter="toy-ngram", acceptance_rate=0.5)
+    assert take_apart(resolve(toy_library(tmp_path / "b"), lookup), 2, 3).draft == ()
+    assert found.grid.draft_lengths.tolist() == [0, 3]
+
+
+def test_rows_of_experts_and_latent_attention_by_hand(tmp_path: Path) -> None:
+    # 16 experts, 2 for each of 4 tokens: 16 (1 - (7/8)^4) of them get 8 rows together
+    mla = {"type": "mla", "heads": 16, "q_lora_rank": 64, "kv_lora_rank": 512}
+    mla |= {"nope_head_dim": 128, "rope_head_dim": 64, "v_head_dim": 128}
+    model = toy_moe_model(attention={"full": mla})
+    asked = toy_options(model="toy-moe", drafter="toy-ngram", acceptance_rate=0.5, context=1000)
+    verify = lines_of(take_apart(resolve(toy_library(tmp_path, model), asked), 2, 1).verify)
+    distinct = 16 * (1 - (7 / 8) ** 4)
+    assert verify["verify", "experts"].gemm_m == pytest.approx(8 / distinct)
+    assert verify["verify", "experts"].numbers["distinct_experts"] == pytest.approx(distinct)
+    assert verify["verify", "attention (MLA)"].gemm_m == 16 * 2
 
 
 def test_overheads_are_the_engines(specdec: Runner, tmp_path: Path) -> None:

@@ -13,8 +13,6 @@ from builders import put, toy_acceptance, toy_drafter, toy_hardware, toy_model, 
 from cli_runs import Runner, write_toys
 
 from specdec_cli.engines.settings import read_settings
-from specdec_cli.errors import UsageError
-from specdec_cli.explore.axes import parse_contexts
 from specdec_cli.report.columns import context_grid, point_grid, uplift_grid
 from specdec_cli.report.render import render_recommend, render_sweep
 from specdec_cli.report.words import guideline_reasons, number, uplift_sentence
@@ -228,14 +226,6 @@ def test_uplift_shows_users_and_why_the_gain_can_exceed_al(specdec: Runner) -> N
 
 
 # ------------------------------------------------------------------------------------------------ contexts
-
-
-def test_contexts_as_written() -> None:
-    assert parse_contexts("1k,8K, 32k", "--contexts") == (1024, 8192, 32768)
-    assert parse_contexts("8192,100,8k", "--contexts") == (100, 8192)
-    for wrong in ("", "1k,", "1m", "-1", "0", "1.5k", "k", "1..4"):
-        with pytest.raises(UsageError, match="--contexts: cannot read"):
-            parse_contexts(wrong, "--contexts")
 
 
 def test_schedule_by_context_is_the_schedule_at_each(specdec: Runner) -> None:

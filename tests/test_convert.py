@@ -15,6 +15,7 @@ from builders import (
     drop,
     put,
     toy_acceptance,
+    toy_calibration,
     toy_drafter,
     toy_engine,
     toy_hardware,
@@ -160,6 +161,27 @@ WRONG = [
         "expected a whole number of at least 1, found the number 132.0",
         "132",
     ),
+    # Limits against overflow alone: named where a figure lies past them.
+    (
+        toy_hardware(memory_bandwidth_gb_per_s=1e308),
+        "memory_bandwidth_gb_per_s",
+        "expected a number above 0 and at most 1e+15, found the number 1e+308",
+        None,
+    ),
+    (
+        toy_hardware(memory_bandwidth_gb_per_s=1e-308),
+        "memory_bandwidth_gb_per_s",
+        "expected a number above 1e-09, found the number 1e-308",
+        None,
+    ),
+    (toy_hardware(sm_count=10**17), "sm_count", "expected a whole number of at least 1 and at most 1e+09", None),
+    (
+        put(toy_calibration(), "valid.draft_length", [0, 2, 2]),
+        "valid.draft_length",
+        "expected at most 2 entries, found 3",
+        None,
+    ),
+    (put(toy_calibration(), "valid.batch", [1.0]), "valid.batch", "expected at least 2 entries, found 1", None),
     (put(toy_hardware(), "sm_count", 0), "sm_count", "expected a whole number of at least 1, found the number 0", None),
     (put(toy_hardware(), "fitted", "yes"), "fitted", "expected true or false, found the text `yes`", "true or false"),
     (put(toy_hardware(), "vendor", 4090), "vendor", "expected text, found the number 4090", '"4090" in quotes'),
@@ -340,7 +362,7 @@ def test_several_problems_are_all_found(tmp_path: Path) -> None:
 
 def test_what_the_walk_does_not_know_keeps_the_converters_words(monkeypatch: pytest.MonkeyPatch) -> None:
     document = parse(yaml.safe_dump(put(toy_engine(), "version", 3)), Path("toy-engine.yaml"))
-    monkeypatch.setattr("specdec_cli.profiles.convert.problems_of", lambda *_: [])
+    monkeypatch.setattr("specdec_cli.profiles.convert._walk", lambda *_: iter(()))
     with pytest.raises(ProfileError, match=r"Expected `str`, got `int` - at `\$\.version`"):
         convert(document, document.data, RECORDS["engine"])
 

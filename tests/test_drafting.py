@@ -78,11 +78,17 @@ def test_eagle1_fuses_in_every_pass_and_reads_the_targets_head() -> None:
     assert draft_us(step, 3, al=2.0) == pytest.approx(expected)
 
 
-def test_only_the_first_draft_layer_reads_the_wide_input() -> None:
-    plan = plan_of(as_record(toy_drafter(head=toy_head(layers=3))), as_record(toy_model()))
-    assert linears(plan.body)["qkv 2000"] == (1500, 2000, 1)
-    assert linears(plan.body)["qkv 1000"] == (1500, 1000, 2)
-    assert linears(plan.body)["o 1000"] == (1000, 1000, 3)
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_only_the_first_draft_layer_reads_the_wide_input(layers: int) -> None:
+    plan = plan_of(as_record(toy_drafter(head=toy_head(layers=layers))), as_record(toy_model()))
+    further = {"qkv 1000": (1500, 1000, layers - 1)} if layers > 1 else {}
+    assert linears(plan.body) == {
+        "qkv 2000": (1500, 2000, 1),
+        **further,
+        "o 1000": (1000, 1000, layers),
+        "gate, up 1000": (8000, 1000, layers),
+        "down 4000": (1000, 4000, layers),
+    }
 
 
 def test_draft_model_passes() -> None:
@@ -179,11 +185,13 @@ def test_medusa_runs_its_heads_at_once() -> None:
 
 
 def test_longest_draft_of_a_block() -> None:
-    def longest(mechanism: str) -> int | None:
-        return longest_draft(as_record(toy_drafter("x", mechanism)))
+    def longest(mechanism: str, **changes: Any) -> int | None:
+        return longest_draft(as_record(toy_drafter("x", mechanism, **changes)))
 
     assert longest("dflash") == 7  # of a block of 8 one is the anchor
-    assert longest("dspark") == 8
+    assert longest("dspark") == longest("pard", block=8) == 8
+    assert longest("pard") is None
+    assert longest("eagle3", block=8) is None  # passes are repeated, whatever a block is
     assert longest("eagle3") is None
     assert longest("ngram") is None
 
@@ -274,6 +282,38 @@ def test_tensor_parallelism_slices_the_draft_too() -> None:
     assert linears(plan.head)["lm_head 1000"] == (1000, 1000, 1)
     (reduce,) = [op for op in plan.body if isinstance(op, AllReduceHidden)]
     assert (reduce.gpus, reduce.count) == (2, 2)
+    three = toy_drafter("toy-dspark", "dspark", head=toy_head(layers=3, markov_rank=256))
+    plan = plan_of(as_record(three), as_record(toy_model()), Layout(tp=2, gpus=2))
+    assert linears(plan.serial_head)["draft serial head 256"] == (1000, 256, 1)
+    assert [op.count for op in plan.body if isinstance(op, AllReduceHidden)] == [6]  # two a layer
+
+
+@pytest.mark.parametrize(("own", "dtype"), [(True, "fp8"), (False, "bf16")])
+def test_a_shared_head_keeps_the_targets_dtype(own: bool, dtype: str) -> None:
+    drafter = toy_drafter(weight_dtype="fp8", head=toy_head(own_lm_head=own))
+    plan = plan_of(as_record(drafter), as_record(toy_model()))
+    assert {op.dtype for op in plan.head if isinstance(op, Linear)} == {dtype}
+    assert {op.dtype for op in plan.body if isinstance(op, Linear)} == {"fp8"}
+
+
+def test_a_head_without_fusion_has_its_layers_alone() -> None:
+    plan = plan_of(as_record(toy_drafter(head=toy_head(fc_in=0))), as_record(toy_model()))
+    assert plan.fusion == ()
+    assert weight_bytes(plan.stored) / 2e6 == pytest.approx(16 + 2)
+
+
+@pytest.mark.parametrize(
+    ("parts", "names"),
+    [
+        ({"attention": "full", "ffn": None}, {"qkv", "o"}),
+        ({"attention": None, "ffn": "moe"}, {"router"}),
+    ],
+)
+def test_an_mtp_layer_may_lack_a_mixer_or_a_feed_forward_block(parts: Data, names: set[str]) -> None:
+    model = toy_moe_model(mtp={"layers": 1, **parts})
+    plan = plan_of(as_record(toy_drafter("toy-moe-mtp", "mtp", "toy-moe")), as_record(model))
+    assert {op.name for op in plan.body if isinstance(op, Linear)} == {"draft fusion", *names}
+    assert any(isinstance(op, Experts) for op in plan.body) is (parts["ffn"] is not None)
 
 
 def test_mtp_experts_are_spread_as_the_targets() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -100,6 +101,35 @@ def test_t_quantile_is_the_tables(degrees: int, table: float) -> None:
     assert t_quantile(0.975, degrees) == pytest.approx(table, rel=0.005)
 
 
+def t_by_integration(probability: float, degrees: int) -> float:
+    """Student's t from its density: Simpson's rule, then bisection."""
+    scale = math.exp(math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)) / math.sqrt(degrees * math.pi)
+
+    def above_half(t: float, steps: int = 400) -> float:
+        weights = [1, *[4, 2] * (steps // 2 - 1), 4, 1]
+        heights = [(1 + (i * t / steps) ** 2 / degrees) ** (-(degrees + 1) / 2) for i in range(steps + 1)]
+        return scale * t / steps / 3 * sum(w * h for w, h in zip(weights, heights, strict=True))
+
+    low, high = 0.0, 20.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if 0.5 + above_half(middle) < probability else (low, middle)
+    return low
+
+
+@pytest.mark.parametrize("degrees", [4, 8, 12, 20, 40])
+def test_t_quantile_misses_by_the_first_power_left_out(degrees: int) -> None:
+    assert t_quantile(0.975, degrees) == pytest.approx(t_by_integration(0.975, degrees), abs=degrees**-5)
+
+
+@pytest.mark.parametrize(("count", "method"), [(4, "iterations"), (5, "windows")])
+def test_five_windows_have_a_spread(count: int, method: str) -> None:
+    windows = windows_of([(100.0, 80.0), (100.0, 160.0), *[(100.0, 120.0)] * 3][:count])
+    found = interval_of(2.2, draft_length=2, per_position=(0.7, 0.5), iterations=1000, windows=windows)
+    assert found is not None
+    assert found.method == method
+
+
 def test_interval_of_counted_iterations_by_hand() -> None:
     found = interval_of(2.2, draft_length=2, per_position=(0.7, 0.5), iterations=1000, windows=None)
     half = 1.95996 * (0.76 / 1000) ** 0.5
@@ -169,6 +199,28 @@ def test_files_are_pooled_by_iterations() -> None:
     assert (point.iterations, point.batches) == (4000, (4, 16))
 
 
+def test_runs_that_count_no_iterations_weigh_alike() -> None:
+    report = report_of(run_of(batch=4, step_s=0.010), run_of(acceptance_length=2.6, batch=4, step_s=0.014))
+    (point,) = report.curve
+    assert point.acceptance_length == pytest.approx(2.4)
+    assert (point.iterations, point.interval, point.windows, point.per_position) == (None, None, None, None)
+    assert point.step_s == pytest.approx(0.012)
+    # steps of different batches have no mean
+    (point,) = report_of(run_of(batch=4, step_s=0.010), run_of(batch=8, step_s=0.014)).curve
+    assert (point.step_s, point.batches) == (None, (4, 8))
+
+
+def test_windows_of_all_runs_or_of_none() -> None:
+    five = windows_of([(100.0, 120.0)] * 5)
+    assert report_of(run_of(windows=five), run_of(windows=five)).curve[0].windows == 10
+    assert report_of(run_of(windows=five), run_of()).curve[0].windows is None
+
+
+def test_the_curve_rises_in_draft_length_and_ends_with_the_unknown() -> None:
+    runs = [run_of(draft_length=d, acceptance_length=1.5) for d in (4, None, 1)]
+    assert [point.draft_length for point in report_of(*runs).curve] == [1, 4, None]
+
+
 def test_draft_lengths_trees_workloads_and_targets_stay_apart() -> None:
     report = report_of(
         run_of(),
@@ -179,7 +231,8 @@ def test_draft_lengths_trees_workloads_and_targets_stay_apart() -> None:
         run_of(draft_length=0, acceptance_length=1.0),
     )
     assert len(report.curve) == 5
-    assert "several_workloads" in codes(report)
+    (kept,) = [finding.message for finding in report.findings if finding.code == "several_workloads"]
+    assert kept == "kept apart: unnamed, gsm8k, other; --workload chooses one"
     only = report_of(run_of(), run_of(workload="gsm8k", acceptance_length=2.5), workload="gsm8k")
     assert [point.acceptance_length for point in only.curve] == [2.5]
     with pytest.raises(UsageError, match="did you mean gsm8k"):
@@ -205,6 +258,10 @@ def test_a_file_without_acceptance_says_so() -> None:
 def test_what_several_files_say_carries_their_names() -> None:
     files = [RunFile(name, "vllm-log", (run_of(file=name).found("queued", "slow"),)) for name in ("a.log", "b.log")]
     assert Finding("queued", "a.log, b.log: slow") in report_acceptance(files).findings
+    more = [replace(files[0], file=name, runs=(replace(files[0].runs[0], file=name),)) for name in "abcd"]
+    assert Finding("queued", "a, b: slow") in report_acceptance(more[:2]).findings
+    assert Finding("queued", "a, b and 1 more: slow") in report_acceptance(more[:3]).findings
+    assert Finding("queued", "a, b and 2 more: slow") in report_acceptance(more).findings
 
 
 # ---------------------------------------------------------------------------------------- negative cases
@@ -310,6 +367,30 @@ def test_mixed_workloads_are_said() -> None:
     assert "mixed_workloads" in codes(report_of(run_of(windows=mixed, **facts)))
     alike = windows_of([(1000.0, 1080.0), (1000.0, 1120.0)] * 4)
     assert "mixed_workloads" not in codes(report_of(run_of(windows=alike, **facts)))
+
+
+@pytest.mark.parametrize(
+    ("windows", "facts", "mixed"),
+    [
+        # (iterations, accepted) eight times in turns; AL 2.1 unless said, so a spread above 0.11 is several workloads'
+        ([(1000, 900), (1000, 1300)], {}, True),  # 0.2 apart, chance 7 x 0.99 / 8000
+        ([(1e6, 1.08e6), (1e6, 1.12e6)], {}, False),  # 0.02 apart
+        ([(1000, 400), (1000, 800)], {"acceptance_length": 1.6}, True),  # 0.2, above 0.06
+        # ten iterations a window scatter by chance: 0.16 between them, of which D = 2 explains 1.1 x 0.9 x 7 / 80 =
+        # 0.087, D = 3 1.1 x 1.9 x 7 / 80 = 0.183, and drafts without an end 1.1 x 2.1 x 7 / 80 = 0.202
+        ([(10, 7), (10, 15)], {}, True),
+        ([(10, 7), (10, 15)], {"draft_length": 3}, False),
+        ([(10, 7), (10, 15)], {"draft_length": None}, False),
+        ([(1000, 700), (1000, 1500)], {"draft_length": None}, True),
+    ],
+)
+def test_windows_further_apart_than_chance_are_mixed(
+    windows: list[tuple[float, float]], facts: dict[str, Any], mixed: bool
+) -> None:
+    run = run_of(**{"acceptance_length": 2.1, "windows": windows_of(windows * 4), **facts})
+    assert ("mixed_workloads" in codes(report_of(run))) is mixed
+    few = replace(run, windows=windows_of(windows * 2))
+    assert "mixed_workloads" not in codes(report_of(few))  # four windows tell nothing
 
 
 def spec_line(length: str, accepted: int, rates: str) -> str:
@@ -420,9 +501,37 @@ def test_a_profile_holds_the_curve() -> None:
     assert "vllm_0_9.log (vllm-log)" in profile.sources["*"].from_
 
 
+def test_a_point_is_rounded_and_kept_within_its_bounds() -> None:
+    report = report_of(run_of(acceptance_length=2.123456, per_position=(0.7, 0.423456), iterations=1.4, batch=4))
+    found = profile_of(report, temperature=0.7)
+    (point,) = found.points
+    assert (point.acceptance_length, point.per_position, point.per_position_kind) == (
+        2.1235,
+        [0.7, 0.4235],
+        "measured",
+    )
+    assert (point.iterations, found.temperature, found.format) == (1, 0.7, 1)
+    assert "Measured at batch 4." in found.notes
+    assert not any("Trees" in note for note in found.notes)
+    above = replace(report, curve=(replace(report.curve[0], acceptance_length=3.00004, iterations=0.4),))
+    assert (profile_of(above).points[0].acceptance_length, profile_of(above).points[0].iterations) == (3.0, None)
+    # rates of fewer positions than were drafted say nothing of D = 2
+    shorter = replace(report, curve=(replace(report.curve[0], per_position=(0.7,)),))
+    assert (profile_of(shorter).points[0].per_position, profile_of(shorter).points[0].per_position_kind) == (None, None)
+
+
+def test_a_profile_names_the_lines_that_it_rests_on() -> None:
+    runs = (run_of(first_line=3, last_line=9), run_of(first_line=20, last_line=40), run_of())
+    assert profile_of(report_of(*runs)).sources["*"].from_ == "run.log (vllm-log, lines 3 to 40)"
+    assert profile_of(report_of(run_of(first_line=3, last_line=3))).sources["*"].from_ == "run.log (vllm-log)"
+    with pytest.raises(ProfileError, match="forced") as caught:
+        profile_of(report_of(run_of(first_line=3, last_line=9).found("forced_acceptance", "forced")))
+    assert caught.value.file == "run.log:3-9"
+
+
 def test_a_profile_of_two_workloads_is_refused() -> None:
     report = report_acceptance(read_runs([FILES / "golden.yaml"]))
-    with pytest.raises(UsageError, match="2 workloads would share one profile"):
+    with pytest.raises(UsageError, match=r"2 workloads would share one profile \(.*thinking_on.*\)"):
         profile_of(report)
     one = report_acceptance(read_runs([FILES / "golden.yaml"]), workload="thinking_on")
     assert [p.acceptance_length for p in profile_of(one).points] == [1.7, 2.2]

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specdec_cli.explore import frontier
 from specdec_cli.explore.frontier import frontier_curve, pareto_mask, round_levels, uplift_at
 
 # A coarse grid makes ties and duplicates common; the floats cover the rest.
@@ -34,6 +35,27 @@ def split(pairs: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
 def test_mask_equals_the_naive_oracle(pairs: list[tuple[float, float]]) -> None:
     x, y = split(pairs)
     assert pareto_mask(x, y).tolist() == naive_mask(x, y)
+
+
+@given(points)
+def test_thinning_before_the_sort_changes_nothing(pairs: list[tuple[float, float]]) -> None:
+    x, y = split(pairs)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(frontier, "STRIPES", 3)
+        assert pareto_mask(x, y).tolist() == naive_mask(x, y)
+
+
+@pytest.mark.parametrize(
+    ("xs", "kept"),
+    [
+        ([5.0] * 4, [False, False, False, True]),  # no range to part into stripes
+        ([-1e308, 1e308, 0.0, 1e308], [False, False, False, True]),  # a range past the largest double
+        ([0.0, 5e-324, 0.0, 0.0], [False, True, False, True]),  # and the smallest there is
+    ],
+)
+def test_stripes_of_extreme_ranges(monkeypatch: pytest.MonkeyPatch, xs: list[float], kept: list[bool]) -> None:
+    monkeypatch.setattr(frontier, "STRIPES", 3)
+    assert pareto_mask(xs, [1.0, 2.0, 3.0, 4.0]).tolist() == kept
 
 
 @given(points, st.randoms(use_true_random=False))
@@ -131,6 +153,8 @@ def test_a_slower_demand_is_served_by_the_slowest_point_and_a_faster_one_by_none
     on, off = ([50.0, 200.0], [800.0, 300.0]), ([20.0, 100.0], [700.0, 100.0])
     below, left, both, right, above = uplift_at(on, off, [10, 30, 100, 150, 201])
     assert (below.throughput_with, below.throughput_without, below.uplift) == (800, 700, pytest.approx(8 / 7))
+    # each of them gets 50 and 20 tokens/s, whatever slower speed is asked for
+    assert (below.users_per_gpu_with, below.users_per_gpu_without) == (800 / 50, 700 / 20)
     assert left.throughput_with == 800
     assert left.throughput_without == pytest.approx(625)
     assert left.uplift == pytest.approx(1.28)
@@ -175,12 +199,16 @@ def test_levels_must_be_positive_and_finite(level: float) -> None:
         (15, 140, [15, 20, 30, 50, 70, 100]),
         (101, 149, [110, 120, 130, 140]),
         (1.01, 1.49, [1.1, 1.2, 1.3, 1.4]),
+        (110, 140, [110, 120, 130, 140]),
+        (101, 149, [120, 140]),
         (0.02, 0.6, [0.02, 0.05, 0.1, 0.2, 0.5]),
         (40, 40, [40]),
     ],
 )
 def test_round_levels(lo: float, hi: float, expected: list[float]) -> None:
     assert round_levels(lo, hi, at_least=min(5, len(expected))) == expected
+    if len(expected) >= 5:
+        assert round_levels(lo, hi) == expected  # five, where nobody says how many
 
 
 @given(st.floats(1e-3, 1e5), st.floats(1.001, 1e3), st.integers(1, 8))

@@ -16,12 +16,13 @@ from builders import (
     toy_engine,
     toy_hardware,
     toy_head,
+    toy_hybrid_model,
     toy_model,
     toy_moe_model,
 )
 from toys import shipped, toy_library, toy_options
 
-from specdec_cli.explore.guideline_inputs import work_out_guidelines
+from specdec_cli.explore.guideline_inputs import _choice, work_out_guidelines
 from specdec_cli.explore.guideline_records import Guideline
 from specdec_cli.explore.scenario import Options, resolve
 from specdec_cli.explore.sweep import evaluate
@@ -103,6 +104,9 @@ def test_rows_of_an_expert_are_its_share_of_all_requests(tmp_path: Path) -> None
     assert by_group(spread["G1"], "gemm_m_by_group")["experts"] == 4.0  # the whole group's tokens
     assert by_group(spread["G1"], "gemm_m_by_group")["qkv"] == 8.0
     assert found["G1"].numbers["moe_pays_from_batch"] == 4.0  # E / (2 k)
+    # an expert's gate and up are 2000 x 1000
+    ridge = by_group(found["G1"], "m_ridge_by_group")["experts"]
+    assert ridge == pytest.approx(2 / (0.2 - 2 * (1 / 2000 + 1 / 1000)), rel=1e-3)
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp8"])
@@ -138,6 +142,19 @@ def test_free_rows_by_hand(tmp_path: Path) -> None:
     found = attention_bound(tmp_path)["G2"]
     assert found.numbers["free_rows"] == 16
     assert found.numbers["d_free"] == 3
+
+
+def test_a_group_of_sixteen_is_free_for_one_token_alone(tmp_path: Path) -> None:
+    # sixteen query heads on one KV head fill the 16 rows of the smallest tile: the second token computes 32
+    wide = toy_model(attention={"full": {"type": "gqa", "heads": 16, "kv_heads": 1, "head_dim": 125}}, parameters={})
+    found = attention_bound(tmp_path, wide)["G2"]
+    assert (found.numbers["free_rows"], found.numbers["d_free"]) == (16, 0)
+
+
+def test_where_arithmetic_never_shows_no_row_is_too_many(tmp_path: Path) -> None:
+    free = toy_hardware(peak_tflops={"bf16": 1e5, "fp8": 1e5})
+    found = attention_bound(tmp_path, free)["G2"]
+    assert (found.numbers["free_rows"], found.numbers["d_free"]) == (None, None)
 
 
 def test_a_chip_with_arithmetic_to_spare_frees_whole_tiles(tmp_path: Path) -> None:
@@ -223,25 +240,21 @@ def test_lengths_with_gaps_are_filled_for_the_curves(tmp_path: Path) -> None:
 
 def test_memory_bounds_the_lengths_that_are_weighed(tmp_path: Path) -> None:
     # saved states: each draft position holds 6 x 167,200 bytes more for a request
-    recurrent = {
-        "type": "gated_delta",
-        "key_heads": 4,
-        "value_heads": 8,
-        "key_head_dim": 100,
-        "value_head_dim": 50,
-        "conv_width": 4,
-    }
-    full = {"type": "gqa", "heads": 8, "kv_heads": 2, "head_dim": 125}
-    blocks = [
-        {"repeat": 6, "attention": "linear", "ffn": "dense"},
-        {"repeat": 4, "attention": "full", "ffn": "dense"},
-    ]
-    model = toy_model(attention={"full": full, "linear": recurrent}, blocks=blocks, parameters={})
+    model = toy_hybrid_model()
     # weights: six layers of 1616 x 1000 + 400 x 1000 + 12e6 = 14.016e6, four of 14.5e6, embedding and head 20e6:
     # 162.096e6 x 2 bytes. 1000 requests: KV 4e6 and (1 + D) x 1.0032e6 each: 0.324 + 4 + 1.0032 (1 + D) GB: D = 4
     # takes 9.34, D = 5 10.34 of 10 GB
-    found = guidelines(tmp_path, model, batch=1000, draft_length=2, drafter="toy-ngram", acceptance_rate=0.7)["G4"]
+    asked: dict[str, Any] = {"drafter": "toy-ngram", "acceptance_rate": 0.7}
+    found = guidelines(tmp_path, model, batch=1000, draft_length=2, **asked)["G4"]
     assert found.numbers["evaluated_to"] == 4
+    library = toy_library(tmp_path, model)
+    limits = {}
+    for batch in (1, 1000):
+        said = toy_options(**{**asked, "context": 1000, "batches": str(batch)})
+        (scenario,) = resolve(library, said).scenarios
+        choice = _choice(scenario, batch, 2)
+        limits[batch] = (choice.memory_draft_limit, len(choice.acceptance_length) - 1)
+    assert limits == {1: (None, 8), 1000: (4, 4)}  # at one request every length fits
 
 
 # ------------------------------------------------------------------------------------------------- G5's mechanisms
@@ -281,6 +294,10 @@ def test_memory_of_a_mechanism_is_weights_and_cache_of_the_batch(tmp_path: Path)
     held = dict(zip(found.numbers["drafters"], found.numbers["memory_gb"], strict=True))
     assert held["toy-model-eagle3"] == pytest.approx(0.042 + 0.010)
     assert held["toy-ngram"] == 0.0
+    # on four attention ranks the fullest holds three of the ten
+    spread = guidelines(tmp_path, NGRAM_CHAT, batch=10, draft_length=2, tp="1", gpus=4)["G5"]
+    held = dict(zip(spread.numbers["drafters"], spread.numbers["memory_gb"], strict=True))
+    assert held["toy-model-eagle3"] == pytest.approx(0.042 + 0.003)
 
 
 def test_an_assumed_acceptance_is_the_asked_drafters_alone(tmp_path: Path) -> None:

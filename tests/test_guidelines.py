@@ -37,6 +37,7 @@ from specdec_cli.explore.guideline_records import (
     say,
 )
 from specdec_cli.explore.guidelines import (
+    _weighted_median,
     aligned_draft_lengths,
     d_attention,
     d_gemm,
@@ -225,6 +226,8 @@ def test_layer_ratio_walk_stops_where_the_next_token_no_longer_pays() -> None:
     # One pass of rho 0.5 is paid by the first token's 0.7; with 0.8 it is not.
     assert layer_ratio_draft_length(al, 0.5, 4, sequential=False) == 4
     assert layer_ratio_draft_length(al, 0.8, 4, sequential=False) == 0
+    # a free token that is never accepted is not worth its row
+    assert layer_ratio_draft_length([1.0, 1.7, 2.0, 2.2, 2.2, 2.4], 0.5, 5, sequential=False) == 3
 
 
 def option(
@@ -258,6 +261,9 @@ def test_equal_acceptance_at_unequal_cost_is_ranked_by_cost() -> None:
     assert "accept alike" in found.why
     assert "1.9 and 1.6x" in found.why
     assert found.verdict == "departs"
+    # of three alike, the two whose costs lie furthest apart
+    middle = option("middle", "mtp", 2.44, 11.9, 1.8)
+    assert g5_mechanism([DRAFT_MODEL, middle, EAGLE3], "head").numbers["equal_acceptance"] == ["head", "small"]
 
 
 # ------------------------------------------------------------------------------------------------------ G1
@@ -283,6 +289,22 @@ def test_g1_is_decided_by_time_and_not_by_one_layer() -> None:
     assert found.suggests == 1
     assert found.numbers["d_gemm_by_group"] == [1, 9]
     assert found.numbers["group"] == "small"
+
+
+@pytest.mark.parametrize(
+    ("weights", "values", "index"),
+    [
+        ([0.5, 0.2, 0.3], [None, 3, 7], 2),  # 3 at 0.2, 7 at 0.5: half; the unbounded come last
+        ([0.6, 0.2, 0.2], [None, 3, 7], 0),
+        ([0.5, 0.5], [0, None], 0),  # a bound of 0 is one
+        ([0.1, 0.9], [5, 2], 1),
+        ([1.0], [4], 0),
+    ],
+)
+def test_the_middle_is_where_half_of_the_time_is_reached(
+    weights: list[float], values: list[int | None], index: int
+) -> None:
+    assert _weighted_median(weights, values) == index
 
 
 def test_g1_sets_no_bound_where_no_ridge_exists() -> None:
@@ -311,13 +333,26 @@ def test_g1_never_lets_half_filled_experts_bind() -> None:
     many = g1_linear_layers([replace(routed, gemm_m=64 * 8 / 128)], make_choice(3, batch=64, moe=(128, 8)))
     assert many.suggests == 1  # ridge 10.2 over 4 rows
     assert "B = 64 lies past that" in many.why
+    assert many.why.startswith("Linear layers take 60 % of the target pass")
+    assert (many.numbers["rows_per_expert"], many.numbers["expert_growth_at"]) == (4, 3)
+    # from one row on they count, and at E / (2 k) the advice begins to hold
+    one = replace(routed, gemm_m=1.0)
+    edge = g1_linear_layers([one], make_choice(3, batch=16, moe=(128, 4)))
+    assert edge.suggests == 9
+    assert "B = 16 lies past that" in edge.why
+    # off: one draft token at 16 requests would read (1 - p^32) / (1 - p^16) - 1 = p^16 more, p = 1 - 4/128
+    off = g1_linear_layers([one], make_choice(0, batch=16, moe=(128, 4)))
+    assert (off.numbers["expert_growth_at"], off.numbers["expert_growth_from_off"]) == (1, pytest.approx(0.96875**16))
+    below = g1_linear_layers([routed], make_choice(3, batch=2, moe=(128, 8)))
+    assert below.why.startswith("Linear layers take 60 % of the target pass")
 
 
 def test_g1_needs_linear_layers_to_matter() -> None:
     found = g1_linear_layers([replace(LINEAR, time_share=0.2)], make_choice())
     assert (found.applies, found.verdict) == (False, "not_applicable")
     assert "20 %" in found.why
-    assert g1_linear_layers([], make_choice()).verdict == "not_applicable"
+    for none in ([], [replace(LINEAR, time_share=0.0)]):
+        assert g1_linear_layers(none, make_choice()).why == "No linear layer takes time in the target pass (0 %)."
     assert g1_linear_layers([replace(LINEAR, time_share=0.2)], make_choice(), Thresholds(linear_share=0.1)).applies
 
 
@@ -328,6 +363,11 @@ def test_g2_shows_the_computed_free_length_beside_the_published_one() -> None:
     found = g2_attention_start([GQA], make_choice(3))
     assert found.suggests == 15
     assert found.numbers["d_free"] == 7  # 70 rows hold W = 8
+    assert found.numbers["rows"] == 8 * 4
+    assert "8 query heads share a KV head" in found.why
+    assert "128 query heads share the latent cache" in g2_attention_start([MLA], make_choice(3)).why
+    narrow = g2_attention_start([replace(GQA, free_rows=8.0)], make_choice(3))
+    assert narrow.numbers["d_free"] == 0  # one token's rows and no more
     assert found.numbers["flop_per_byte_off"] == 8.0  # 2G / 2 bytes
     assert found.numbers["flop_per_byte"] == 32.0
     assert "D = 15" in found.why
@@ -466,6 +506,9 @@ def test_g5_ranks_by_speedup_and_prints_the_posts_view_as_an_opinion() -> None:
     mtp = option("mtp-layer", "mtp", 2.2, 11.5, 0.6)
     found = g5_mechanism([DRAFT_MODEL, mtp, EAGLE3], "head")
     assert found.numbers["drafters"] == ["head", "mtp-layer", "small"]
+    assert (found.numbers["best_memory_gb"], found.numbers["memory_gb"]) == (2.0, [2.0, 2.0, 2.0])
+    assert found.numbers["training"] == ["", "", ""]
+    assert "None of them beats plain decoding" not in found.why
     assert found.numbers["post_views"] == [POST_VIEW["eagle3"], POST_VIEW["mtp"], POST_VIEW["draft_model"]]
     assert "The post's opinion of eagle3, beside this rank: not recommended." in found.why
     assert found.verdict == "follows"
@@ -495,6 +538,10 @@ def test_g5_off_is_an_answer() -> None:
     assert found.verdict == "follows"
     assert "None of them beats plain decoding" in found.why
     assert "opinion" in found.why
+    assert found.why.endswith("The choice is off.")
+    even = [replace(one, speedup=1.0) for one in slow]
+    assert g5_mechanism(even, "none").suggests == found.suggests  # as fast as plain decoding is no gain
+    assert "None of them beats plain decoding" in g5_mechanism(even, "none").why
     assert g5_mechanism(slow, "b").verdict == "departs"
     assert "opinion" not in g5_mechanism([slow[1], replace(slow[1], drafter="c")], "none").why
 
@@ -587,6 +634,11 @@ def test_distinct_experts() -> None:
 def test_a_choice_that_contradicts_itself_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must"):
         make_choice(**{"draft_length": 3, **changes})
+
+
+@pytest.mark.parametrize(("items", "said"), [([1.5], "1.5"), (["a", "b"], "a and b"), (["a", "b", "c"], "a, b and c")])
+def test_lists_are_said_as_people_do(items: list[Any], said: str) -> None:
+    assert say("{items}", {"items": items}) == said
 
 
 def test_missing_numbers_cannot_be_said() -> None:

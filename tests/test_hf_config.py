@@ -566,8 +566,8 @@ def test_files_that_hold_no_configuration(tmp_path: Path, text: str, reason: str
 def test_no_file_and_no_text(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match="no such file"):
         read_model(tmp_path / "config.json")
-    (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ProfileError, match="cannot be read"):
+    (tmp_path / "binary.json").write_bytes(b"\x80\xfe\x00")
+    with pytest.raises(ProfileError, match="expected UTF-8 text, found the byte 0x80"):
         read_model(tmp_path / "binary.json")
 
 

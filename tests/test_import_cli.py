@@ -250,7 +250,7 @@ def test_width_from_llama_bench(tmp_path: Path, form: str) -> None:
     ("text", "words"),
     [
         ("hello", "expected llama-bench output"),
-        ("", "expected llama-bench output"),
+        ("", "the file is empty"),
         (json.dumps([RUN, {**RUN, "model_size": 8500}]), "runs of 2 files: 4.50, 8.50 bits"),
         (json.dumps([{**RUN, "model_n_params": 0}]), "model_n_params: expected a number above 0"),
         (json.dumps([{**RUN, "model_size": "big"}]), "model_size: expected a number above 0"),

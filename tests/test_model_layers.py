@@ -134,6 +134,10 @@ def test_windows_gates_and_shared_values() -> None:
         return attention_operations(spec, 1000, Layout(), "bf16", 1)
 
     assert only(gqa(window=512), Attention).window == 512
+    assert [only(gqa(**more), Attention).name for more in ({}, {"window": 512})] == [
+        "attention",
+        "attention (window 512)",
+    ]
     assert linears(gqa(output_gate=True))["qkv"][0] == 2 * 1000 + 500  # the gate is as wide as the queries
     # values projected by the keys' matrix: one projection less, but keys and values are both cached
     assert linears(gqa(shared_kv=True))["qkv"][0] == 1000 + 250
@@ -188,6 +192,9 @@ def test_an_indexer_adds_its_scan_and_bounds_the_reads() -> None:
         return attention_operations(spec, 1000, Layout(), "bf16", 1)
 
     own = indexed(shared=False)
+    projections = {"q_a, kv_a", "q_b", "absorb k", "absorb v", "o"}
+    assert set(linears(own)) == projections | {"indexer q", "indexer k, weights"}
+    assert set(linears(indexed(shared=True))) == projections
     assert linears(own)["indexer q"] == (64 * 128, 768, 1)
     assert linears(own)["indexer k, weights"] == (128 + 64, 1000, 1)
     assert only(own, IndexerScan).head_dim == 128
@@ -222,6 +229,9 @@ def test_compressed_attention_by_hand() -> None:
     core = only(operations, LatentAttention)
     assert (core.heads, core.latent_dim, core.rope_dim, core.top_k) == (8, 512, 0, None)
     assert (core.window, core.ratio, core.count) == (128, 128, 5)
+    assert (core.name, core.prefill_dim) == ("attention (compressed, 1 for 128)", 2 * 512)
+    # past the heads each GPU still computes one of them
+    assert linears(attention_operations(compressed(), 1000, Layout(tp=32, gpus=32), "fp8", 1))["q_b"] == (512, 768, 1)
 
 
 def test_entries_chosen_by_an_indexer_are_pooled_with_an_overlap() -> None:
@@ -237,6 +247,7 @@ def test_entries_chosen_by_an_indexer_are_pooled_with_an_overlap() -> None:
 
 def test_a_window_without_entries_has_no_compressor() -> None:
     operations = attention_operations(compressed(), 1000, Layout(), "fp8", 1)
+    assert only(operations, LatentAttention).name == "attention (compressed, window only)"
     assert set(linears(operations)) == {"q_a, kv", "q_b", "o_a", "o_b"}
     assert only(operations, LatentAttention).ratio is None
 
@@ -346,7 +357,12 @@ def test_parts_follow_the_checkpoint_until_a_dtype_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("weights", "head"), [("bf16", "bf16"), ("fp16", "fp16"), ("fp8", "bf16"), ("nvfp4", "bf16"), ("int4", "bf16")]
+    ("weights", "head"),
+    [
+        *(("bf16", "bf16"), ("fp16", "fp16"), ("fp8", "bf16"), ("nvfp4", "bf16"), ("int4", "bf16")),
+        # llama.cpp's mixes
+        *(("q8_0", "q8_0"), ("q6_k", "q6_k"), ("q5_k", "q6_k"), ("q4_k", "q6_k"), ("q4_0", "q6_k")),
+    ],
 )
 def test_quantised_checkpoints_keep_their_head(weights: Any, head: str) -> None:
     assert head_dtype(weights) == head

@@ -13,6 +13,8 @@ Attention at one token of context adds 0.05 % to the price of a token.
 from __future__ import annotations
 
 import itertools
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +23,20 @@ import pytest
 from builders import Data, toy_acceptance, toy_drafter
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toys import clockwork, shipped, toy_library, toy_options
+from toys import clockwork, shipped, shipped_scenario, toy_library, toy_options
 
 from specdec_cli.errors import InfeasibleError, UsageError
 from specdec_cli.explore.recommend import Limits, Recommendation, run_recommend
 from specdec_cli.explore.scenario import Options
-from specdec_cli.explore.schedules import ScheduleEntry, held_by_a_drafting_server, schedule, schedule_by_context
+from specdec_cli.explore.schedules import (
+    ScheduleEntry,
+    every_batch,
+    held_by_a_drafting_server,
+    schedule,
+    schedule_by_context,
+)
+from specdec_cli.physics.layers import Layout
+from specdec_cli.physics.memory import MemoryBill
 
 LENGTHS = {1: 1.8, 2: 2.4, 3: 2.8, 4: 3.0}
 CURVE = ",".join(f"{d}={al}" for d, al in LENGTHS.items())
@@ -175,6 +185,56 @@ def test_limits_that_speculation_alone_can_keep(tmp_path: Path) -> None:
     assert batch == 4
 
 
+def test_every_limit_counts(tmp_path: Path) -> None:
+    # without the batch B = 1 would be the fastest
+    found = recommend(tmp_path, limits={"batch": 8, "min_throughput": 100.0, "min_interactivity": 100.0})
+    assert chosen(found) == (8, 3)  # 2.8 / 14.2 ms = 197 tokens/s, a tie with D = 4's 200
+
+
+def test_where_off_is_too_slow_the_best_that_is_allowed_is_the_answer(tmp_path: Path) -> None:
+    # B = 100: off gives 50 tokens/s/user, D = 1 1.8 / 31 ms = 58.06, D = 2 2.4 / 41 = 58.5, D = 3 54.9; none gains 18 %
+    found = recommend(tmp_path, limits={"batch": 100, "min_interactivity": 55.0, "min_gain": 0.18})
+    assert chosen(found) == (100, 2)
+    assert found.plateau == ()
+
+
+@pytest.mark.parametrize(
+    ("limits", "batches", "floor", "served", "without", "more"),
+    [
+        # 46 tokens/s/user: D = 1 within 39.13 ms, 28.13 / 0.2 = 140 requests (D = 2: 137); off within 21.74 ms, 117
+        ({"min_interactivity": 46.0}, POWERS, 46.0, 140, 117, False),
+        ({"max_tpot_ms": 1000 / 46, "min_interactivity": 20.0}, POWERS, 46.0, 140, 117, False),
+        ({"min_interactivity": 46.0}, "1..128:x2", 46.0, 128, 117, True),
+        ({"min_interactivity": 99.5}, POWERS, 99.5, None, 0, False),  # off takes 10.1 ms for one request
+    ],
+)
+def test_users_at_a_floor(
+    tmp_path: Path,
+    limits: dict[str, float],
+    batches: str,
+    floor: float,
+    served: int | None,
+    without: int,
+    more: bool,
+) -> None:
+    users = recommend(tmp_path, limits=limits, batches=batches).users
+    assert users is not None
+    assert (users.floor, users.served_without, users.at_least) == (pytest.approx(floor), without, more)
+    if served is not None:
+        assert users.served == served
+
+
+def test_without_a_floor_nobody_is_counted(tmp_path: Path) -> None:
+    assert recommend(tmp_path, limits={"batch": 8}).users is None
+    assert recommend(tmp_path / "b", limits={"min_throughput": 100.0}).users is None
+
+
+def test_the_nearest_miss_is_said(tmp_path: Path) -> None:
+    # one request, D = 4: 3 / 11.5 ms = 260.9 tokens/s; 256 requests, D = 1: 460.8 / 62.2 ms = 7408 less 0.05 %
+    with pytest.raises(InfeasibleError, match=r"260\.9 tokens/s/user \(TPOT 3\.83 ms\), the widest 740\d tokens/s/GPU"):
+        recommend(tmp_path, limits={"min_interactivity": 300.0})
+
+
 @pytest.mark.parametrize(
     "limits",
     [
@@ -294,6 +354,7 @@ def test_the_schedule_follows_the_rules_over_every_batch(tmp_path: Path) -> None
     for got, wanted in zip(entries, expected, strict=True):
         assert got == pytest.approx(wanted, abs=2)  # attention's 0.05 % may move an edge
     assert entries[-1] == pytest.approx((283, 512, 0), abs=2)
+    assert entries[-1][1] == 512
     # no gaps and no overlaps
     assert entries[0][0] == 1
     for (_, end, _), (start, _, _) in itertools.pairwise(entries):
@@ -350,6 +411,33 @@ def test_a_schedule_past_what_is_evaluated_one_by_one_uses_the_swept_batches(tmp
     assert [e.draft_length for e in found.schedule] == [4, 1, 0]
 
 
+@pytest.mark.parametrize(
+    ("largest", "lengths", "every"),
+    [(4096, 9, True), (4097, 9, False), (4000, 1250, True), (4000, 1251, False)],  # 4000 x 1250 is 5 million
+)
+def test_every_batch_is_looked_at_while_they_are_not_too_many(largest: int, lengths: int, every: bool) -> None:
+    scenario = replace(shipped_scenario(), batches=(1, largest), draft_lengths=tuple(range(lengths)))
+    assert every_batch(scenario) == (tuple(range(1, largest + 1)) if every else (1, largest))
+
+
+def test_a_schedule_drafts_nothing_where_acceptance_is_not_known(tmp_path: Path) -> None:
+    # the drafter's window ends at 100 tokens, and acceptance is tabled from 1 to 80
+    asked = {"batches": "1", "acceptance_length": None, "drafter": "toy-model-eagle3"}
+    windowed = toy_library(tmp_path / "window", toy_drafter(window_tokens=100))
+    found = schedule_by_context(windowed, toy_options(**asked), [50, 100, 500, 1000, 2000], 0.03, 0.02)
+    assert [(c.context_from, c.context_to, c.known, bool(c.entries[0].draft_length)) for c in found] == [
+        (1, 100, True, True),
+        (101, 2000, False, False),
+    ]
+    points = [{"draft_length": 2, "acceptance_length": 2.6, "context_tokens": c} for c in (1, 80)]
+    tabled = toy_library(tmp_path / "table", toy_acceptance(points=points))
+    found = schedule_by_context(tabled, toy_options(**asked), [50, 80, 100], 0.03, 0.02)
+    assert [(c.context_from, c.context_to, c.known) for c in found] == [(1, 80, True), (81, 100, False)]
+    # where nobody drafts there is nothing to know
+    (off,) = schedule_by_context(windowed, toy_options(**asked | {"drafter": "none"}), [50, 500], 0.03, 0.02)
+    assert (off.context_from, off.context_to, off.known) == (1, 500, True)
+
+
 def test_schedules_by_context_hold_down_to_the_context_before(tmp_path: Path) -> None:
     hardware, engine = clockwork()
     library = toy_library(tmp_path, hardware, engine)
@@ -379,16 +467,64 @@ def test_a_gain_inside_the_band_is_said_to_flip(tmp_path: Path) -> None:
     # B = 100: 1.16 at D = 1 with a band of 20 % on time: 0.97 at the slow end; B = 1: 2.6 / 1.2
     near, far = (recommend(tmp_path / str(b), limits={"batch": b}) for b in (100, 1))
     (said,) = [n.message for n in near.notes if n.code == "flips_inside_band"]
-    assert "D = 1 gains 1.16x, 0.97x at the slow end" in said
-    assert "would settle it" in said
+    assert said == (
+        "D = 1 gains 1.16x, 0.97x at the slow end of the band: one measured run at batch 100 with D = 1 beside one "
+        "with speculation off would settle it"
+    )
     assert "flips_inside_band" not in codes(far)
+
+
+@pytest.mark.parametrize(("min_gain", "flips"), [(0.02, False), (0.2, True)])
+def test_it_flips_where_the_gain_asked_for_lies_inside_the_band(tmp_path: Path, min_gain: float, flips: bool) -> None:
+    # B = 50: 2.4 x 15 / 26 = 1.385 at D = 2; 1.385 / 1.2 = 1.154 at the slow end
+    found = recommend(tmp_path, limits={"batch": 50, "min_gain": min_gain})
+    assert ("flips_inside_band" in codes(found)) is flips
+
+
+@pytest.mark.parametrize(
+    ("other", "settled_by"),
+    [
+        # B = 100, D = 1 gains 1.161 at AL 1.8: at 1.3 that is 0.84, at 1.7 still 1.10
+        (
+            1.3,
+            "the acceptance length on your own workload at D = 1 would settle it (other data sets range from 1.30 to",
+        ),
+        (1.7, "one measured run at batch 100 with D = 1"),
+    ],
+)
+def test_acceptance_settles_it_where_its_band_alone_is_wide_enough(
+    tmp_path: Path, other: float, settled_by: str
+) -> None:
+    own, second = (
+        toy_acceptance(
+            f"toy-model-ngram-{name}",
+            drafter="toy-ngram",
+            default=name == "chat",
+            data_set=name,
+            points=[{"draft_length": 1, "acceptance_length": al}],
+        )
+        for name, al in (("chat", 1.8), ("code", other))
+    )
+    found = recommend(
+        tmp_path,
+        own,
+        second,
+        acceptance_length=None,
+        limits={"batch": 100},
+        draft_lengths="0,1",
+    )
+    (said,) = [n.message for n in found.notes if n.code == "flips_inside_band"]
+    assert settled_by in said
 
 
 def test_off_inside_the_band_is_said_to_flip_too(tmp_path: Path) -> None:
     # B = 400: 0.989 / 0.8 = 1.24 at the fast end; B = 5000 at D = 1: 1.8 x 510 / 1011 / 0.8 = 1.135, so far out 1 + D
     found = recommend(tmp_path, limits={"batch": 400})
     (said,) = [n.message for n in found.notes if n.code == "flips_inside_band"]
-    assert said.startswith("off, but D = ")
+    assert said == (
+        "off, but D = 1 reaches 1.24x at the fast end of the band: one measured run at batch 400 with D = 1 beside one "
+        "with speculation off would settle it"
+    )
     certain = recommend(tmp_path / "b", limits={"batch": 400}, acceptance_length="1=1.3,2=1.4,3=1.45,4=1.47")
     assert "flips_inside_band" not in codes(certain)
 
@@ -470,6 +606,48 @@ def test_off_says_why() -> None:
     )
     assert reason(drafter="none") == "no draft length was asked for"
     assert reason(acceptance_rate=0.01) == "no draft length gains more than 2 %"
+
+
+def test_off_where_only_the_drafter_does_not_fit_says_so(tmp_path: Path) -> None:
+    # 8000 tokens: (1e10 - 0.33e9) / 8e7 = 120 requests fit, beside the drafter (1e10 - 0.372e9) / 8.8e7 = 109
+    found = run_recommend(toy_library(tmp_path), toy_options(context=8000), Limits(batch=115))
+    assert chosen(found) == (115, 0)
+    assert found.off_because is not None
+    assert re.fullmatch(r"no draft length can be used: needs .* GB[^;]*", found.off_because)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "state", "drafted", "held"),
+    [
+        # 100 bytes less 40 of weights and 10 of the drafter's; 4 + 1 of KV a request: 10 on each rank
+        (1, 0, 3, [(1, 8, 3), (9, 10, 0)]),
+        (2, 0, 3, [(1, 8, 3), (9, 20, 0)]),
+        # a state of 1 byte, held once more for each of 3 draft tokens: 50 / 9, 5 on each rank
+        (2, 1, 3, [(1, 8, 3), (9, 10, 0)]),
+        (1, 1, 3, [(1, 5, 3)]),
+        # never drafting: the drafter is not loaded
+        (1, 1, 0, [(1, 8, 0), (9, 30, 0)]),
+    ],
+)
+def test_what_a_drafting_server_holds_by_hand(
+    ranks: int, state: float, drafted: int, held: list[tuple[int, int, int]]
+) -> None:
+    memory = MemoryBill(
+        usable=100,
+        target_weights=40,
+        draft_weights=10,
+        kv_per_request=4,
+        draft_kv_per_request=1,
+        state_per_request=state,
+        saves_states=True,
+    )
+    scenario = replace(shipped_scenario(), memory=memory, layout=Layout(tp=1, gpus=ranks))
+    entries = (ScheduleEntry(1, 8, drafted), ScheduleEntry(9, 30, 0))
+    assert held_by_a_drafting_server(scenario, entries) == tuple(ScheduleEntry(*entry) for entry in held)
+    # a range that begins where memory ends keeps its one batch
+    edge = (ScheduleEntry(1, 9, 2), ScheduleEntry(10, 30, 0))
+    plain = replace(scenario, memory=replace(memory, state_per_request=0.0), layout=Layout())
+    assert held_by_a_drafting_server(plain, edge) == (ScheduleEntry(1, 9, 2), ScheduleEntry(10, 10, 0))
 
 
 def test_a_drafting_server_holds_its_drafter_at_every_batch() -> None:

@@ -365,7 +365,7 @@ def test_control_letters_do_not_reach_a_terminal(specdec: Runner, tmp_path: Path
     answer = specdec("sweep", acceptance=str(measured))
     assert answer.code == 0
     assert "\x1b" not in answer.out
-    assert "a [2Jb c" in answer.out
+    assert "a\\x1b[2Jb c" in answer.out
     assert "\x1b" not in answer.err
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from builders import as_record, toy_engine, toy_hardware, toy_kernels, toy_model, toy_overheads
+from builders import as_record, toy_drafter, toy_engine, toy_hardware, toy_kernels, toy_model, toy_overheads
 from conftest import REPO
 from toys import column, cost_of, shipped, shipped_scenario, step_of
 
@@ -29,6 +29,7 @@ from specdec_cli.physics.serving import (
     Workload,
     prefill_attention_s,
     prompt_s,
+    prompts_waited_for,
     serving_step_model,
     serving_times,
 )
@@ -117,6 +118,30 @@ def test_equal_answers_started_together_wait_for_half_of_the_prompts() -> None:
     assert np.array_equal(*mixed)  # chunks that ride in decode steps stop nobody
 
 
+def test_prompts_that_the_first_chunk_holds_wait_for_none() -> None:
+    step = step_of(engine=toy_engine(overheads=toy_overheads(prefill_share=0.5)))
+    together, batch = Workload(1000, 1000, lock_step=True), np.array([1.0, 4.0, 8.192, 64.0])
+    halves = prompts_waited_for(step, together, batch, "separate")
+    assert halves == pytest.approx([0, 0, 0, 0.5 * (64 - 8.192) / 2])
+    assert prompts_waited_for(step, together, batch, "mixed") == pytest.approx(0.5 * (batch - 1))
+    # a prompt longer than the chunk is taken in alone
+    long = Workload(10_000, 1000, lock_step=True)
+    assert prompts_waited_for(step, long, batch, "separate") == pytest.approx(0.5 * (batch - 1) / 2)
+
+
+def test_two_requests_that_draft_by_hand() -> None:
+    # A look-up drafts 2 tokens for nothing: 3 verified, AL 2. Steps of B requests at 3 tokens each:
+    #     layers 10 x (290 + 29.57 x 3 B), attention 10 x sqrt(15^2 + 24^2) B (12 rows, padded to 16 as one token's 4),
+    #     head 200 + 20.22 x 3 B, logits 1.4 x 3 B: 3100 + B (887.1 + 60.66 + 4.2 + 283.02) = 3100 + 1234.98 B
+    # dT_pre = 340.144 ms as above. B = 2: TPOT 5569.96 / 2 + 340.144 = 3125.1 us: decoding 3125.1 / (3125.1 + 510.2) =
+    # 0.85965 of the time, so seen 1.85965: 5396.7 / 2 + 0.85965 x 340.144 = 2990.8; decoding 0.85427.
+    one = np.ones((1, 1))
+    step = serving_step_model(step_of(drafter=toy_drafter("toy-ngram", "ngram")))
+    found = serving_times(step, bill(), LOAD, column(2), 2 * one, 3 * one, 2 * one, "mixed")
+    assert first_us(found.tpot_s) == pytest.approx(2990.8, rel=1e-4)
+    assert float(found.decode_batch[0, 0]) == pytest.approx(2 * 0.85427, rel=1e-4)
+
+
 def test_prefill_attention_sees_a_window_and_an_indexers_choice() -> None:
     windowed = toy_model(attention={"full": {"type": "gqa", "heads": 8, "kv_heads": 2, "head_dim": 125, "window": 200}})
     # 200 x 1000 - 200^2 / 2 = 180,000 pairs in place of 500,000.
@@ -134,6 +159,26 @@ def test_prefill_attention_sees_a_window_and_an_indexers_choice() -> None:
     assert prefill_attention_s(step_of(chosen), 1000) / US == pytest.approx(PROMPT_ATTENTION_US * (0.36 + 0.09))
     # Outside the latent space: keys of 64 + 32, values of 64. 160 in place of 250.
     assert prefill_attention_s(step_of(mla), 1000) / US == pytest.approx(PROMPT_ATTENTION_US * 160 / 250)
+    # An indexer's choice of 200 tokens sees as many pairs as a window of 200.
+    sparse = toy_model(
+        attention={
+            "full": {
+                **latent,
+                "rope_head_dim": 32,
+                "v_head_dim": 64,
+                "indexer": {"heads": 8, "head_dim": 128, "top_k": 200},
+            }
+        }
+    )
+    assert prefill_attention_s(step_of(sparse), 1000) / US == pytest.approx(PROMPT_ATTENTION_US * 0.36 * 160 / 250)
+    # Layers add up, whatever their kind: 4 of all tokens, 6 pooled.
+    full = {"type": "gqa", "heads": 8, "kv_heads": 2, "head_dim": 125}
+    mixed = toy_model(
+        attention={"full": full, "pooled": {"type": "compressed", **sizes, "ratio": 4}},
+        blocks=[{"repeat": n, "attention": kind, "ffn": "dense"} for n, kind in ((4, "full"), (6, "pooled"))],
+    )
+    assert prefill_attention_s(step_of(mixed), 1000) / US == pytest.approx(PROMPT_ATTENTION_US * (0.4 + 0.6 * 0.61))
+    assert prefill_attention_s(step_of(mixed), 0) == 0.0
 
 
 def test_serving_constants_take_the_place_of_the_decode_set() -> None:
@@ -156,8 +201,9 @@ def test_no_more_requests_decode_than_memory_holds() -> None:
 def test_ranks_share_the_requests_and_prefill_side_by_side() -> None:
     two = step_of(layout=Layout(tp=1, gpus=2))
     found = served(4, step=two)
-    # Dense layers are whole on both ranks: two requests each, and a prompt on each at once, as one rank with two.
-    assert first_us(found.tpot_s) == pytest.approx(first_us(served(2).tpot_s), rel=0.05)
+    # Dense layers are whole on both ranks: two requests each, and a prompt on each at once, as one rank with two; but
+    # of 2 x 1.90096 requests the fuller rank runs two: 4300.7 + 0.90096 x 340.144.
+    assert first_us(found.tpot_s) == pytest.approx(4607.1, rel=1e-4)
     assert float(found.decode_batch[0, 0]) > 3
 
 
@@ -183,6 +229,12 @@ def test_more_decode_tokens_leave_less_for_a_prompt_to_add() -> None:
     added = prompt_s(scenario.step, Workload(64, 1000), column(1, 32, 256), "mixed")[:, 0]
     assert np.all(np.diff(added) >= 0)  # the first chunk hides under the weights, later ones do not
     assert 0 < added[0] < added[2]
+    # so does a wider verify pass, by its own tokens
+    one, widths = np.ones((1, 1)), np.array([[1.0, 33.0]])
+    load = Workload(64, 1000)
+    memory = bill()
+    wide = serving_times(scenario.step, memory, load, column(1), 0 * widths, widths, one, "mixed")
+    assert wide.prefill_s[0] == pytest.approx(prompt_s(scenario.step, load, np.array([1.0, 33.0]), "mixed"))
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])

@@ -13,9 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toys import US, column, row, shipped, shipped_scenario, step_of
 
+from specdec_cli.physics import step as step_module
 from specdec_cli.physics.chip import Shape
 from specdec_cli.physics.layers import Layout
-from specdec_cli.physics.step import StepModel, StepTimes, bound, pass_breakdown, pass_cost, pass_lower_bound_s
+from specdec_cli.physics.step import (
+    BOUNDS,
+    StepModel,
+    StepTimes,
+    bound,
+    distinct_values,
+    pass_breakdown,
+    pass_cost,
+    pass_lower_bound_s,
+)
 
 ATTENTION_US = 10 * math.hypot(10, 16)  # ten layers at 1000 tokens, up to 16 rows (test_chip)
 
@@ -130,7 +140,7 @@ def free_activations() -> Any:
 
     The weights are taken wide (1e6 x 1e6), so that activations are 1e-6 of them; compute and memory overlap wholly.
     """
-    kernels = toy_kernels(gemm={"bf16": {**toy_kernels()["gemm"]["bf16"], "overlap_exponent": 1e4}})
+    kernels = toy_kernels(gemm={"bf16": {**toy_kernels()["gemm"]["bf16"], "overlap_exponent": 1000.0}})
     return toy_hardware(kernels={"default": kernels})
 
 
@@ -203,6 +213,52 @@ def test_parts_add_up_to_the_pass() -> None:
         assert part == pytest.approx(total, rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"model": "deepseek-v4-flash", "hardware": "b200-sxm", "tp": "4"},  # compressed attention and its indexer
+        {"model": "qwen3-next-80b-a3b", "hardware": "h200-sxm", "tp": "2"},  # recurrent layers
+        {"model": "deepseek-v3", "hardware": "h200-sxm", "gpus": 8, "tp": "2", "ep": 4},  # experts of four ranks
+        {"model": "gemma-3-27b", "hardware": "b200-sxm"},  # sliding windows
+    ],
+)
+def test_a_pass_evaluated_on_less_than_its_grid_is_the_sum_of_its_operations(asked: dict[str, Any]) -> None:
+    """At whole tokens with repeats, at fractions, and at contexts that differ from request to request."""
+    step = shipped_scenario(drafter="none", **asked).step
+    grids = (
+        (column(1, 2, 3, 64, 65), row(1, 2, 3, 32), np.asarray(3000.0)),
+        (column(1.5, 7.25), row(1, 2.31, 4.77), np.asarray(3000.0)),
+        (column(4, 8, 8), row(1, 4), column(100, 1000, 30000)),
+    )
+    for grid in grids:
+        shape = step.shape(*grid)
+        whole = pass_cost(step.target, shape, step.chip)
+        parts = [costs for _, costs in pass_breakdown(step.target, shape, step.chip)]
+        for name in whole._fields:
+            expected = sum(np.broadcast_to(getattr(costs, name), whole.seconds.shape) for costs in parts)
+            assert getattr(whole, name) == pytest.approx(expected, rel=1e-12)
+
+
+def test_token_counts_past_one_block_follow_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = step_of(toy_moe_model())
+    shape = model.shape(column(*range(1, 8)), row(1, 1.7, 3), np.asarray(10.0))
+    whole = pass_cost(model.target, shape, model.chip)
+    monkeypatch.setattr(step_module, "BLOCK", 4)
+    for one, other in zip(whole, pass_cost(model.target, shape, model.chip), strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_distinct_values_and_their_places() -> None:
+    values = np.array([[3.0, 1.0], [3.0, 7.0]])
+    distinct, place = distinct_values(values)
+    assert distinct.tolist() == [1, 3, 7]
+    assert place is not None
+    assert np.array_equal(distinct[place], values)
+    for alone in ([1.5, 1.5], [1.0, 1e6], [4.0], []):  # fractions, a table too sparse, nothing to save
+        found, place = distinct_values(np.array(alone))
+        assert (found.tolist(), place) == (alone, None)
+
+
 def test_where_the_time_goes() -> None:
     # times that add (p = 1): the three sides are the step, attention's overlap aside
     overheads = toy_overheads(step_ms=1.0, speculation_ms=0.5, draft_pass_ms=0.2)
@@ -216,8 +272,7 @@ def test_where_the_time_goes() -> None:
 def test_what_bounds_a_step() -> None:
     def bounds(step_ms: float) -> list[list[str]]:
         step = step_of(engine=toy_engine(overheads=toy_overheads(step_ms=step_ms)))
-        found: list[list[str]] = bound(times_of(step, [1, 1000], [0], context=1)).tolist()
-        return found
+        return [[BOUNDS[place] for place in row] for row in bound(times_of(step, [1, 1000], [0], context=1))]
 
     # one token: 3100 us of weights and 310 us of arithmetic; a thousand: 0.31 s of arithmetic
     assert bounds(0.0) == [["memory"], ["compute"]]

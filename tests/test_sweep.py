@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import Data, toy_acceptance, toy_drafter, toy_engine, toy_hardware
+from builders import Data, toy_acceptance, toy_drafter, toy_engine, toy_hardware, toy_hybrid_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from toys import clockwork, shipped, shipped_scenario, toy_library, toy_options
@@ -17,6 +17,7 @@ from toys import clockwork, shipped, shipped_scenario, toy_library, toy_options
 from specdec_cli.errors import InfeasibleError
 from specdec_cli.explore.scenario import Options, Question, Scenario, resolve
 from specdec_cli.explore.sweep import Grid, Sweep, evaluate, run_sweep
+from specdec_cli.physics.step import BOUNDS
 
 SHIPPED = (
     {},
@@ -98,7 +99,7 @@ def test_every_point_holds_its_definitions(options: dict[str, Any]) -> None:
     assert np.all(points.speedup_low <= points.speedup)
     assert np.all(points.speedup <= points.speedup_high)
     assert np.all(points.speedup_low[off] == 1.0)
-    assert set(points.bound.tolist()) <= {"memory", "compute", "latency"}
+    assert set(points.bound.tolist()) <= set(range(len(BOUNDS)))
 
 
 def test_bands_by_hand(tmp_path: Path) -> None:
@@ -173,7 +174,7 @@ def test_past_the_trained_window_only_off_is_left(tmp_path: Path) -> None:
         tmp_path / "b", toy_drafter(window_tokens=1000), context=2000, batches="1", draft_lengths="0..2", assume=True
     )
     assert assumed.points.draft_length.tolist() == [0, 1, 2]
-    assert assumed.infeasible == ()
+    assert not assumed.infeasible
 
 
 def test_a_block_drafts_no_longer_than_it_was_trained(tmp_path: Path) -> None:
@@ -191,6 +192,37 @@ def test_outside_the_measured_contexts_is_not_measured(tmp_path: Path) -> None:
     assert found.points.draft_length.tolist() == [0]
     assert {entry.reason for entry in found.infeasible} == {"not_measured"}
     assert "no acceptance was measured at a context of 5000 tokens" in found.infeasible[0].detail
+
+
+def test_each_attention_rank_holds_its_own_requests(tmp_path: Path) -> None:
+    # at 8000 tokens of context a request holds 8e7 bytes: (1e10 - 0.33e9) / 8e7 = 120 on each of two ranks
+    found = sweep(tmp_path, context=8000, batches="240,241", draft_lengths="0", tp="1", gpus=2)
+    assert found.points.batch.tolist() == [240]
+    assert [(entry.batch, entry.reason) for entry in found.infeasible] == [(241, "out_of_memory")]
+    # the fullest rank's 121 requests: 0.33 + 121 x 0.08 = 10.01 GB
+    assert "needs 10.0 GB of 10.0 GB usable on each GPU" in found.infeasible[0].detail
+
+
+def test_a_saved_state_is_held_for_each_drafted_token(tmp_path: Path) -> None:
+    # four layers of 4 kB of KV at 1000 tokens and six of 167,200 bytes of state, once and for each of D drafts:
+    # 1000 requests take 0.324 + 4 + 1.0032 (1 + D) GB of 10 (test_guideline_inputs): D = 4 fits
+    found = sweep(tmp_path, toy_hybrid_model(), drafter="toy-ngram", acceptance_rate=0.5, batches="1000", context=1000)
+    assert found.points.draft_length.tolist() == [0, 1, 2, 3, 4]
+    assert "needs 10.3 GB" in found.infeasible[0].detail
+
+
+def test_refusals_are_a_sequence_in_the_order_of_the_grid(tmp_path: Path) -> None:
+    engine = toy_engine(memory={"usable_fraction": 0.9, "reserve_gb": 1.0})
+    said = {"context": 1000, "batches": "694,768", "draft_lengths": "0,1", "tp": "1,2"}
+    refused = sweep(tmp_path, engine, **said).infeasible
+    found = [(e.scenario.layout.tp, e.batch, e.draft_length) for e in refused]
+    assert found[:3] == [(1, 694, 1), (1, 768, 0), (1, 768, 1)]
+    assert len(refused) == len(found)
+    assert [refused[at] for at in range(len(refused))] == list(refused) == refused[:]
+    assert refused[-1] == refused[len(refused) - 1]
+    for at in (len(refused), -len(refused) - 1):
+        with pytest.raises(IndexError):
+            refused[at]
 
 
 def test_nothing_feasible_says_why_and_what_to_try(tmp_path: Path) -> None:

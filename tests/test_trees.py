@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from builders import Data, toy_acceptance, toy_drafter, toy_engine, toy_overheads
 from cli_runs import Runner, write_toys
-from toys import toy_library, toy_options
+from toys import step_of, toy_library, toy_options
 
 from specdec_cli.engines.settings import read_settings
 from specdec_cli.errors import ProfileError, UsageError
@@ -53,6 +54,12 @@ def test_width_by_depth(topk: int, width: int | None, expected: list[int]) -> No
     assert [Tree(topk, width).width(depth) for depth in range(4)] == expected
 
 
+def test_a_path_takes_a_node_a_level_beside_the_root() -> None:
+    assert [Tree(2, 4).reaches(depth) for depth in (2, 3, 4)] == [True, True, False]
+    assert Tree(2, None).reaches(50)
+    assert TreeAcceptance(Tree(2, 4), AcceptanceCurve({3: 2.5, 4: 2.7})).estimate(4) is None
+
+
 def test_a_tree_costs_its_nodes_its_branches_and_its_fees(tmp_path: Path) -> None:
     overheads = toy_overheads(speculation_ms=0.5, tree_speculation_ms=0.9, draft_pass_ms=0.1, tree_draft_pass_ms=0.3)
     engine = toy_engine(overheads=overheads)
@@ -76,6 +83,17 @@ def test_a_tree_costs_its_nodes_its_branches_and_its_fees(tmp_path: Path) -> Non
     assert "tree_overheads_unknown" not in codes(tree)
     assert tree.points.acceptance_length[1] == 2.5
     assert "tree_acceptance_unknown" not in codes(tree)  # given for this tree
+
+
+@pytest.mark.parametrize(("topk", "rows"), [(1, 3.0), (2, 2.0), (4, 4.0)])
+def test_each_level_expands_its_best_tokens(topk: int, rows: float) -> None:
+    # of 10 verified nodes three levels hold three each, where nobody says how many are expanded
+    step = dataclasses.replace(step_of(drafter=toy_drafter()), branches=float(topk))
+    assert step.plan is not None
+    one = np.ones(())
+    phases = step.draft_phases(step.plan, one, 3 * one, 10 * one, 2.0 * one, 1000 * one)
+    widths = {phase.name: float(phase.shape.width) for phase in phases}
+    assert widths["further passes"] == widths["head of each pass"] == rows
 
 
 def test_off_is_plain_decoding_beside_a_tree(tmp_path: Path) -> None:
@@ -117,6 +135,34 @@ def test_a_measured_tree_of_the_same_depth_and_width_is_taken(tmp_path: Path) ->
     assert not any("toy-model-eagle3-tree" in note.message for note in other.notes)
 
 
+def test_of_several_measured_trees_the_likest_is_taken(tmp_path: Path) -> None:
+    def tree(name: str, data_set: str, *depths: int, **changes: Any) -> Data:
+        points = [{"draft_length": d, "acceptance_length": 2.0 + d / 10, "verify_width": 6} for d in depths]
+        return toy_acceptance(f"toy-model-eagle3-{name}", data_set=data_set, points=points, **changes)
+
+    def taken(folder: str, *more: Data) -> str:
+        chains = toy_acceptance(default=True)  # of the data set `toy chat`
+        found = sweep(tmp_path / folder, chains, *more, batches="1", tree_topk=2, verify_width=6)
+        (said,) = [n.message for n in found.notes if n.code == "acceptance_source" and "eagle3-tree" in n.message]
+        return said
+
+    own, other = tree("tree-z", "toy chat", 3), tree("tree-a", "toy code", 3, 4)
+    assert "(toy-model-eagle3-tree-z)" in taken("data-set", own, other)
+    longer = tree("tree-y", "toy chat", 3, 4)
+    assert "(toy-model-eagle3-tree-y)" in taken("points", own, other, longer)
+    assert "(toy-model-eagle3-tree-x)" in taken("name", own, tree("tree-x", "toy chat", 3))
+    retrained = tree("tree-b", "toy chat", 3, 4, draft_checkpoint="someone/head")
+    assert "(toy-model-eagle3-tree-z)" in taken("checkpoint", own, retrained)
+    assert ", with" not in taken("checkpoint-2", own, retrained)
+    assert taken("alone", retrained).endswith("(toy-model-eagle3-tree-b), with someone/head")
+
+
+def test_one_depth_without_a_measurement_is_named_alone(tmp_path: Path) -> None:
+    found = sweep(tmp_path, batches="1", tree_topk=2, draft_lengths="0,3")
+    (note,) = [note for note in found.notes if note.code == "tree_acceptance_unknown"]
+    assert "at D = 3;" in note.message
+
+
 def test_a_larger_measured_tree_says_nothing_of_a_smaller_one() -> None:
     measured = AcceptanceCurve({3: 2.9}, tree_widths={3: 12})
     assert TreeAcceptance(Tree(4, 8), measured, source_is_tree=True).estimate(3) is None
@@ -128,6 +174,18 @@ def test_a_larger_measured_tree_says_nothing_of_a_smaller_one() -> None:
     assert found is not None
     assert (found.basis, found.low, found.verify_width) == ("assumed", 2.9, 13)
     assert wider.lower_bound(3)
+
+
+def test_a_chain_of_as_many_nodes_bounds_a_tree_and_measures_none() -> None:
+    # 4 nodes, 3 deep: the drafter may as well have spent them on branches
+    tree = TreeAcceptance(Tree(2, 4), AcceptanceCurve({3: 2.5}))
+    found = tree.estimate(3)
+    assert found is not None
+    assert (found.basis, found.low, found.high, found.verify_width) == ("assumed", 2.5, 4.0, 4)
+    assert tree.lower_bound(3)
+    off = tree.estimate(0)
+    assert off is not None
+    assert (off.acceptance_length, off.verify_width) == (1.0, 1)
 
 
 def test_extrapolated_stays_extrapolated(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from builders import toy_acceptance, toy_drafter, toy_model
 from hypothesis import given
@@ -14,7 +15,7 @@ from toys import shipped, toy_library, toy_options
 from specdec_cli.errors import ProfileError, UsageError
 from specdec_cli.explore.scenario import Options, resolve
 from specdec_cli.explore.sweep import evaluate
-from specdec_cli.explore.typical import measured_pairs, typical_acceptance, typical_lengths
+from specdec_cli.explore.typical import TypicalAcceptance, measured_pairs, typical_acceptance, typical_lengths
 from specdec_cli.profiles import search
 from specdec_cli.profiles.schema import AcceptancePoint, AcceptanceProfile, Source
 
@@ -47,6 +48,28 @@ def test_four_pairs_give_quartiles() -> None:
     # 1.1 1.2 1.3 1.4 1.5: quartiles at the second and the fourth
     found = typical_lengths([{1: 1.1 + n / 10} for n in range(5)])[1]
     assert (found.low, found.median, found.high) == (pytest.approx(1.2), pytest.approx(1.3), pytest.approx(1.4))
+
+
+def test_quartiles_begin_with_four_pairs() -> None:
+    # three steps of 0.1 between four values: quartiles after 0.75 and 2.25 of them; of three pairs the outer ones
+    found = typical_lengths([{1: 1.1 + n / 10} for n in range(4)])[1]
+    assert (found.low, found.median, found.high) == pytest.approx((1.175, 1.25, 1.325))
+    found = typical_lengths([{1: 1.1 + n / 10} for n in range(3)])[1]
+    assert (found.low, found.median, found.high) == pytest.approx((1.1, 1.2, 1.3))
+
+
+def test_rates_by_position_are_a_length_too() -> None:
+    one = profile("rates", {})
+    rates = msgspec.structs.replace(one, points=[AcceptancePoint(draft_length=2, per_position=[0.7, 0.5])])
+    assert measured_pairs([rates], frozenset(["head"])) == [{2: pytest.approx(2.2)}]
+
+
+def test_the_band_of_a_prior_is_its_quartiles() -> None:
+    prior = TypicalAcceptance("eagle3", typical_lengths([{1: 1.5, 2: 2.0}, {1: 1.7, 2: 2.4}, {1: 1.9}]))
+    found = prior.estimate(1)
+    assert (found.low, found.acceptance_length, found.high, found.basis) == (1.5, 1.7, 1.9, "assumed")
+    assert prior.estimate(3).basis == "extrapolated"
+    assert prior.pairs == 3
 
 
 def test_lengths_that_few_pairs_reach_are_left_out() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from builders import (
     toy_drafter,
@@ -24,12 +25,13 @@ from builders import (
     write_yaml,
 )
 from conftest import REPO
+from toys import column, row, step_of
 
 from specdec_cli.cli.app import run
 from specdec_cli.errors import ProfileError
 from specdec_cli.explore.scenario import Input
 from specdec_cli.explore.validate import GATED, LIMITS, TOTALS, Score, ValidationReport, score, validate
-from specdec_cli.explore.validate_baselines import BASELINES
+from specdec_cli.explore.validate_baselines import BASELINES, roofline_s
 from specdec_cli.explore.validate_points import NOT_DATA_CENTRE, PointResult, recreate
 from specdec_cli.profiles.library import Library
 from specdec_cli.profiles.measurement import Measurement
@@ -41,6 +43,21 @@ from set_expectations import next_expectation, rounded_up, with_expectation
 FILES = sorted((REPO / "profiles" / "measurements").rglob("*.yaml"))
 
 Data = dict[str, Any]
+
+
+def test_the_bare_roofline_by_hand() -> None:
+    """Datasheet peaks: the longer of bytes and FLOPs, no launches. The sizes are test_drafting's and test_step's."""
+    lengths = row(0, 2)
+    asked = (column(1), lengths, lengths + 1, row(1, 1), np.asarray(1000.0))
+    base, verify, draft = roofline_s(step_of(drafter=toy_drafter()), *asked)
+    # one token: the bytes of every operation, 3100 us of weights, 3.92 of activations, KV 10 x 10, small kernels 2,
+    # logits 1.4; three verified: three times the activations, small kernels and logits, and 12 rows of attention,
+    # 12e6 FLOP a layer, take longer than its bytes
+    assert base[0] == pytest.approx(3207.32e-6)
+    assert verify[0] == pytest.approx([3207.32e-6, (3100 + 120 + 3 * 7.32) * 1e-6])
+    # fusion 60.08; two passes of 320 + 0.39 + KV 10 + 0.2; two draws from a head of 40.06 and logits of 0.28
+    assert draft[0] == pytest.approx([0.0, (60.08 + 2 * 330.59 + 2 * 40.34) * 1e-6])
+    assert not roofline_s(step_of(drafter=toy_drafter("toy-ngram", "ngram")), *asked)[2].any()
 
 
 def measurement(*setups: Data, **changes: Any) -> Data:

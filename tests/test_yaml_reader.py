@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_cli.errors import ProfileError
+from specdec_cli.errors import ProfileError, shown
 from specdec_cli.profiles import yaml_reader
 from specdec_cli.profiles.yaml_reader import MAX_BYTES, MAX_DEPTH, Document, dotted, parse, read
 
@@ -156,7 +156,6 @@ SYNTAX = [
     ('a: "\\q"', 1, "single quotes"),
     ("a:\n  b: 1\n c: 2", 3, "indented alike"),
     ("a: 1\nb\nc: 2", 3, "key: value"),
-    ("a: " + "[" * 5000, 1, f"{MAX_DEPTH} levels"),
 ]
 
 
@@ -167,6 +166,14 @@ def test_bad_syntax_names_line_and_remedy(text: str, line: int, hint: str) -> No
     assert error.line is not None
     assert abs(error.line - line) <= 1  # the parser notices an unclosed bracket one line late
     assert hint in (error.hint or "")
+
+
+def test_too_many_brackets_end_in_the_limit() -> None:
+    """Newer libyaml refuses them itself, older ones leave it to us: either way the limit is named."""
+    for many in (100, 5000):
+        error = refused("a: " + "[" * many)
+        assert error.line == 1
+        assert f"at most {MAX_DEPTH} levels" in str(error)
 
 
 def test_control_characters_are_named() -> None:
@@ -205,7 +212,7 @@ def test_pure_python_loader_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> N
 def refused_file(path: Path) -> ProfileError:
     with pytest.raises(ProfileError) as caught:
         read(path)
-    assert str(path) in str(caught.value)
+    assert shown(str(path)) in str(caught.value)
     return caught.value
 
 
@@ -251,7 +258,7 @@ def test_size_limit(tmp_path: Path) -> None:
     path.write_bytes(line + b"#" * (MAX_BYTES - len(line)))
     assert read(path).data == {"a": 1}
     path.write_bytes(line + b"#" * (MAX_BYTES - len(line) + 1))
-    assert "at most 4 MiB, found 4.0 MiB" in refused_file(path).message
+    assert "at most 1 MiB, found 1.0 MiB" in refused_file(path).message
 
 
 def test_byte_order_mark_and_windows_lines(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from specdec_cli.cli import completion
 from specdec_cli.cli import options as opt
 from specdec_cli.cli.output import INFORMATION, chosen_format, destination, note
 from specdec_cli.errors import ProfileError, UsageError
@@ -28,21 +29,36 @@ def acceptance(
     ],
     from_: Annotated[
         str | None,
-        typer.Option("--from", metavar="FORMAT", help="Read as this format. Default: recognised from the content."),
+        typer.Option(
+            "--from",
+            metavar="FORMAT",
+            autocompletion=completion.run_formats,
+            help="Read as this format. Default: recognised from the content.",
+        ),
     ] = None,
     target: Annotated[
         str | None,
         typer.Option(
-            "--target", metavar="NAME", help="The target model that was measured. Default: as the files name it."
+            "--target",
+            metavar="NAME",
+            autocompletion=completion.names("model"),
+            help="The target model that was measured. Default: as the files name it.",
         ),
     ] = None,
     drafter: Annotated[
         str | None,
-        typer.Option("--drafter", metavar="NAME", help="The drafter that was measured; needed for --output."),
+        typer.Option(
+            "--drafter",
+            metavar="NAME",
+            autocompletion=completion.names("drafter"),
+            help="The drafter that was measured; needed for --output.",
+        ),
     ] = None,
     draft_length: Annotated[
         int | None,
-        typer.Option("--draft-length", metavar="N", help="The draft length that ran, where the files do not say it."),
+        typer.Option(
+            "--draft-length", metavar="N", help="Tokens drafted per step in the run, where the files do not say it."
+        ),
     ] = None,
     workload: Annotated[
         str | None,
@@ -65,7 +81,10 @@ def acceptance(
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", metavar="FILE.yaml", help="Write an acceptance profile, which every --acceptance takes."
+            "--output",
+            "-o",
+            metavar="FILE.yaml",
+            help="Write an acceptance profile, which every --acceptance takes. Default: none is written.",
         ),
     ] = None,
     force: opt.Force = False,
@@ -77,7 +96,7 @@ def acceptance(
     Reads server logs (vLLM, SGLang, llama.cpp), Prometheus scrapes (two are a difference), benchmark results and
     traces. Nothing in them is run or fetched. Acceptance lengths count the bonus token. --output writes a profile.
 
-    Example: specdec acceptance server.log --draft-length 3
+    Example: specdec acceptance server.log --target llama-3.1-8b --drafter llama-3.1-8b-eagle3 -o ours.yaml
     """
     style = chosen_format(format, None)
     _check_options(draft_length, output)
@@ -165,7 +184,7 @@ def _names(library: Library, read: list[RunFile], target: str | None, drafter: s
     else:
         for model in dict.fromkeys(run.model for file in read for run in file.runs if run.model):
             try:
-                name = library.model(model).record.name
+                name = library.model(model, files=False).record.name
             except ProfileError:
                 continue
             said = f"note [target_from_file]: {model} in the files is taken as --target {name}"

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any, NamedTuple, cast
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from specdec_cli import __version__
-from specdec_cli.errors import SpecdecError
+from specdec_cli.cli import completion
+from specdec_cli.errors import SpecdecError, visible
 
 # typer.BadParameter is a usage error, and that a click exception. By way of it both names hold for every typer:
 # the newer ones ship a click of their own.
 ClickUsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
 ClickError = cast("type[Exception]", typer.BadParameter.__mro__[2])
 
-INTERNAL, USAGE, INTERRUPTED = 1, 2, 130
+INTERNAL, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
 
 class Entry(NamedTuple):
@@ -41,6 +44,7 @@ COMMANDS = {
     "calibrate": Entry("specdec_cli.cli.calibrate", "Your own measurements, so that predictions are of your machine."),
     "validate": Entry("specdec_cli.cli.validate", "How far off the model is: published measurements re-created."),
     "profiles": Entry("specdec_cli.cli.profiles", "The library of chips, models, drafters, acceptance and engines."),
+    "schema": Entry("specdec_cli.cli.schema", "The JSON Schema of what a command writes with --format json."),
 }
 
 
@@ -65,13 +69,19 @@ class CommandsOnDemand(TyperGroup):
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """What a Tab offers here: the commands, without importing them, or the options."""
+        listed = TyperGroup(commands=[TyperCommand(name, help=entry.help) for name, entry in COMMANDS.items()])
+        listed.params = self.get_params(ctx)
+        return listed.shell_complete(typer.Context(listed), incomplete)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the arguments name.
 
         Raises a usage error that names the nearest commands.
         """
         name = args[0]
-        if name not in COMMANDS and not name.startswith("-"):
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
             close = difflib.get_close_matches(name, COMMANDS, n=3)
             guess = f"; did you mean {' or '.join(close)}?" if close else f"; commands: {', '.join(COMMANDS)}"
             ctx.fail(f"no such command: {name}{guess}")
@@ -80,7 +90,7 @@ class CommandsOnDemand(TyperGroup):
 
 app = typer.Typer(
     cls=CommandsOnDemand,
-    add_completion=False,
+    add_completion=False,  # its options write into a user's start-up files and fail where no shell is found
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -94,11 +104,28 @@ def _say_version(asked: bool) -> None:
         raise typer.Exit
 
 
+def _say_completion(shell: str | None) -> None:
+    if shell is not None:
+        completion.say_script(typer.main.get_command(app), shell)
+        raise typer.Exit
+
+
 @app.callback()
 def specdec(
     version: Annotated[
         bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and leave.")
     ] = False,
+    show_completion: Annotated[
+        str | None,
+        typer.Option(
+            "--show-completion",
+            metavar="SHELL",
+            callback=_say_completion,
+            is_eager=True,
+            autocompletion=completion.words(*completion.SHELLS),
+            help="Print what makes Tab complete commands, options and profiles in bash, zsh, fish or powershell.",
+        ),
+    ] = None,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show the traceback of whatever goes wrong; works after a command too.")
     ] = False,
@@ -118,6 +145,8 @@ def run(arguments: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter gets its code instead
+    if completion.VARIABLE in os.environ:
+        return completion.answer(typer.main.get_command(app))
     debug = "--debug" in arguments
     for argument in arguments:
         if not argument.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in argument):
@@ -135,9 +164,18 @@ def run(arguments: Sequence[str]) -> int:
         return _failed(str(error), USAGE, debug)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
+    except SystemExit as leaving:
+        if leaving.code != 1:
+            raise
+        code = BROKEN_PIPE  # typer leaves with 1 where nobody reads its help any more
+    except MemoryError:
+        return _failed("this needs more memory than there is", INTERNAL, debug)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:  # answers look after themselves; help and version are typer's
+            return _internal(error, debug)
+        return _failed(f"stdout: {error.strerror}", USAGE, debug)
     except Exception as error:  # the last line of defence: one line, not a traceback
-        where = "" if debug else "; --debug shows where"
-        return _failed(f"internal error, {type(error).__name__}: {error}{where}", INTERNAL, debug)
+        return _internal(error, debug)
     if code == INTERRUPTED:
         _say("interrupted")
     return code if isinstance(code, int) else 0
@@ -160,6 +198,11 @@ def _said_twice(arguments: Sequence[str]) -> str | None:
     return None
 
 
+def _internal(error: Exception, debug: bool) -> int:
+    where = "" if debug else "; --debug shows where"
+    return _failed(f"internal error, {type(error).__name__}: {error}{where}", INTERNAL, debug)
+
+
 def _failed(message: str, code: int, debug: bool) -> int:
     if debug:
         import traceback
@@ -178,14 +221,28 @@ def _misused(error: Any) -> int:
     message = error.format_message()
     option = getattr(error, "option_name", None)
     if type(error).__name__ == "NoSuchOption" and context is not None:
-        known = [name for parameter in context.command.get_params(context) for name in parameter.opts]
-        close = difflib.get_close_matches(str(option), known, n=3)
-        message = f"no such option: {option}" + (f"; did you mean {' or '.join(close)}?" if close else "")
+        known = _options_of(context.command)
+        word = str(option).lstrip("-")
+        close = difflib.get_close_matches(word, known, n=3)
+        guess = f"; did you mean {' or '.join(known[one] for one in close)}?" if close else ""
+        message = f"no such option: {option}{guess or _owners(str(option))}"
     help_at = f"\n  hint: `{context.command_path} --help` lists the options" if context is not None else ""
     _say(f"error: {message}{help_at}")
     return USAGE
 
 
+def _options_of(command: Any) -> dict[str, str]:
+    """The options of a command, by their names without dashes."""
+    return {name.lstrip("-"): name for parameter in command.params for name in parameter.opts if name[:1] == "-"}
+
+
+def _owners(option: str) -> str:
+    """Which other commands have an option; only a mistake pays for loading them."""
+    modules = {name: importlib.import_module(entry.module) for name, entry in COMMANDS.items()}
+    owners = [name for name, one in modules.items() if option in _options_of(typer.main.get_command(one.app)).values()]
+    return f"; {' and '.join(owners)} {'has' if len(owners) == 1 else 'have'} it" if owners else ""
+
+
 def _say(message: str) -> None:
-    with suppress(BrokenPipeError):
-        typer.echo(message, err=True)
+    with suppress(OSError):
+        typer.echo(visible(message), err=True)

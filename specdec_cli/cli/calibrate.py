@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from specdec_cli.cli import completion
 from specdec_cli.cli import options as opt
 from specdec_cli.cli.output import INFORMATION, Destination, chosen_format, destination, note
 from specdec_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from specdec_cli.engines.calibration_plan import Plan
-    from specdec_cli.explore.scenario import Input, Options, Scenario
+    from specdec_cli.explore.scenario import Input, Options, Question, Scenario
     from specdec_cli.profiles.library import Library
     from specdec_cli.profiles.measured_run import RunFile
+    from specdec_cli.report.contract_measured import PlannedRun
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -43,14 +45,20 @@ def calibrate(
     ] = False,
     from_: Annotated[
         str | None,
-        typer.Option("--from", metavar="FORMAT", help="Read as this format. Default: recognised from the content."),
+        typer.Option(
+            "--from",
+            metavar="FORMAT",
+            autocompletion=completion.run_formats,
+            help="Read as this format. Default: recognised from the content.",
+        ),
     ] = None,
     draft_length: Annotated[
         list[int] | None,
         typer.Option(
             "--draft-length",
             metavar="N",
-            help="The draft length that ran, where a file does not say it: once for all files, or once for each.",
+            help="Tokens drafted per step in the run, where a file does not say it: once for all files, or once for "
+            "each.",
         ),
     ] = None,
     batch: Annotated[
@@ -82,7 +90,10 @@ def calibrate(
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", metavar="FILE.yaml", help="Write the calibration, which every --calibration takes."
+            "--output",
+            "-o",
+            metavar="FILE.yaml",
+            help="Write the calibration, which every --calibration takes. Default: none is written.",
         ),
     ] = None,
     force: opt.Force = False,
@@ -150,19 +161,13 @@ def calibrate(
 def _read(files: list[str], form: str | None) -> list[RunFile]:
     """Tables of the user's own, and whatever an engine wrote."""
     from specdec_cli.cli.progress import ReadingProgress
-    from specdec_cli.engines.read.plain_table import is_plain_table, read_plain_table
     from specdec_cli.engines.read.runs import read_runs
 
-    tables = {} if form is not None else {name: read_plain_table(name) for name in files if is_plain_table(name)}
-    others = [name for name in files if name not in tables]
     progress = ReadingProgress()
     try:
-        found = read_runs(others, forced=form, progress=progress) if others else []
+        return read_runs(files, forced=form, progress=progress, tables=True)
     finally:
         progress.done()
-    if len(tables) + len(others) != len(files):
-        raise UsageError("a file is given twice: its rows would count double")
-    return [*tables.values(), *found]
 
 
 def _with_model(asked: Options, library: Library, files: list[RunFile]) -> Options:
@@ -182,7 +187,10 @@ def _asked(said: dict[str, Any]) -> dict[str, Input]:
 
     names = ("files", "off", "from_", "draft_length", "batch", "cached_prompts")
     return {
-        name.rstrip("_"): Input(said[name] or None, "option" if said[name] not in (None, False) else "default")
+        name.rstrip("_"): Input(
+            said[name] if isinstance(said[name], bool) else said[name] or None,
+            "option" if said[name] not in (None, False) else "default",
+        )
         for name in names
     }
 
@@ -214,7 +222,7 @@ def _plan(said: dict[str, Any], files: list[str] | None) -> None:
         scenario = question.scenarios[0]
         batch = said["batch"] or (1 if scenario.engine.family == "llama-cpp" else 8)
         made = _planned(library, scenario, options, batch)
-        _write_plan(made, said, target, style, batch)
+        _write_plan(made, question, said, target, style, batch)
 
 
 def _measurable(options: Options) -> Options:
@@ -250,13 +258,16 @@ def _planned(library: Library, scenario: Scenario, options: Options, batch: int)
     )
 
 
-def _write_plan(plan: Plan, said: dict[str, Any], target: Destination, style: str, batch: int) -> None:
+def _write_plan(
+    plan: Plan, question: Question, said: dict[str, Any], target: Destination, style: str, batch: int
+) -> None:
+    from specdec_cli.explore.scenario import Input
     from specdec_cli.report.calibration import plan_record, render_plan
 
     shared = ("hardware", "tp", "gpus", "ep", "model", "drafter", "engine", "context", "weight_dtype", "kv_dtype")
     given = [f"--{name.replace('_', '-')} {said[name]}" for name in shared if said[name] is not None]
     feed_back = " ".join(["specdec calibrate", plan.feed_back, *given, "-o mine.yaml"])
-    runs = [
+    runs: list[PlannedRun] = [
         {
             "draft_length": run.draft_length,
             "minutes": run.seconds / 60,
@@ -267,7 +278,7 @@ def _write_plan(plan: Plan, said: dict[str, Any], target: Destination, style: st
         }
         for run in plan.runs
     ]
-    inputs = {name: {"value": said[name], "origin": "option"} for name in shared if said[name] is not None}
-    inputs["batch"] = {"value": batch, "origin": "default" if said["batch"] is None else "option"}
+    inputs = {name: question.inputs[name] for name in shared}
+    inputs["batch"] = Input(batch, "default" if said["batch"] is None else "option")
     record = plan_record(runs, engine=plan.engine, feed_back=feed_back, notes=plan.notes, inputs=inputs)
     target.write(render_plan(record, style, **target.look()))

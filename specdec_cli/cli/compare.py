@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from specdec_cli.cli import completion
 from specdec_cli.cli import options as opt
 from specdec_cli.cli.output import chosen_format, destination
 from specdec_cli.cli.question import ask, deliver
@@ -25,6 +26,7 @@ def compare(
         typer.Option(
             "--drafter",
             metavar="NAME|FILE,...",
+            autocompletion=completion.names("drafter", more=("eagle3", "mtp", "dflash")),
             help="The drafters, or mechanisms (eagle3, mtp, ngram). Default: all whose acceptance is measured.",
         ),
     ] = None,
@@ -40,14 +42,17 @@ def compare(
     assume_acceptance: opt.AssumeAcceptance = None,
     batches: Annotated[
         str | None,
-        typer.Option("--batches", metavar="AXIS", help="The batches to compare at. Default: 1,8,32,128."),
+        typer.Option(
+            "--batches", metavar="AXIS", help="Requests decoding together, to compare at. Default: 1,8,32,128."
+        ),
     ] = None,
     draft_lengths: Annotated[
         str | None,
         typer.Option(
             "--draft-lengths",
             metavar="AXIS",
-            help="One length puts all drafters at it. Default: each at its best, up to the longest measured.",
+            help="Tokens drafted per step: one length puts all drafters at it. Default: each at its best, up to the "
+            "longest measured.",
         ),
     ] = None,
     tree_topk: opt.TreeTopk = None,

@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from specdec_cli.cli import completion
+
 if TYPE_CHECKING:
     from specdec_cli.explore.scenario import Options
 
 Hardware = Annotated[
     str | None,
     typer.Option(
-        "--hardware", metavar="NAME|FILE", help="The chip, or a list to compare: h100-sxm,h200-sxm. Default: h100-sxm."
+        "--hardware",
+        metavar="NAME|FILE",
+        autocompletion=completion.names("hardware"),
+        help="The chip, or a list to compare: h100-sxm,h200-sxm. Default: h100-sxm.",
     ),
 ]
 Tp = Annotated[
@@ -40,6 +45,7 @@ Model = Annotated[
     typer.Option(
         "--model",
         metavar="NAME|FILE",
+        autocompletion=completion.names("model"),
         help="The target model: a name, a Hugging Face id, a profile, or a config.json. Default: llama-3.1-8b.",
     ),
 ]
@@ -48,6 +54,7 @@ Drafter = Annotated[
     typer.Option(
         "--drafter",
         metavar="NAME|FILE|none",
+        autocompletion=completion.names("drafter", more=("none", "eagle3", "mtp", "dflash")),
         help="The drafter, a mechanism (eagle3, mtp, ngram), `none`, or a list of these. Default: the model's own.",
     ),
 ]
@@ -56,6 +63,7 @@ Engine = Annotated[
     typer.Option(
         "--engine",
         metavar="NAME|FILE",
+        autocompletion=completion.names("engine"),
         help="The serving engine: vllm, sglang, tensorrt-llm, llama-cpp. Default: vllm.",
     ),
 ]
@@ -79,16 +87,29 @@ OutputTokens = Annotated[
 ]
 WeightDtype = Annotated[
     str | None,
-    typer.Option("--weight-dtype", metavar="DTYPE", help="Weights in fp8, nvfp4, ... Default: as the model ships."),
+    typer.Option(
+        "--weight-dtype",
+        metavar="DTYPE",
+        autocompletion=completion.weight_dtypes,
+        help="Weights in fp8, nvfp4, ... Default: as the model ships.",
+    ),
 ]
 KvDtype = Annotated[
     str | None,
-    typer.Option("--kv-dtype", metavar="DTYPE", help="The KV cache in bf16, fp8, ... Default: as the model ships."),
+    typer.Option(
+        "--kv-dtype",
+        metavar="DTYPE",
+        autocompletion=completion.kv_dtypes,
+        help="The KV cache in bf16, fp8, ... Default: as the model ships.",
+    ),
 ]
 Acceptance = Annotated[
     str | None,
     typer.Option(
-        "--acceptance", metavar="NAME|FILE", help="Measured acceptance. Default: the pair's profile marked default."
+        "--acceptance",
+        metavar="NAME|FILE",
+        autocompletion=completion.names("acceptance"),
+        help="Measured acceptance. Default: the pair's profile marked default.",
     ),
 ]
 AcceptanceRate = Annotated[
@@ -113,6 +134,7 @@ AssumeAcceptance = Annotated[
     typer.Option(
         "--assume-acceptance",
         metavar="typical",
+        autocompletion=completion.words("typical"),
         help="Where nothing was measured: `typical` assumes the median of the measured pairs of the same mechanism.",
     ),
 ]
@@ -121,6 +143,7 @@ Calibration = Annotated[
     typer.Option(
         "--calibration",
         metavar="NAME|FILE",
+        autocompletion=completion.names("calibration"),
         help="What `specdec calibrate` wrote of your own measurements; it moves every step time.",
     ),
 ]
@@ -172,6 +195,7 @@ Format = Annotated[
     typer.Option(
         "--format",
         metavar="FORMAT",
+        autocompletion=completion.words("table", "json", "csv", "markdown"),
         help="table, json, csv or markdown. Default: by the ending of --output (.json, .csv, .md), else table.",
     ),
 ]

@@ -6,10 +6,21 @@ from typing import Annotated
 
 import typer
 
+from specdec_cli.cli import completion
 from specdec_cli.cli import limits as lim
 from specdec_cli.cli import options as opt
 from specdec_cli.cli.output import destination, note_warnings
-from specdec_cli.cli.pictures import TEXT, THEMES, VIEWS, command_line, draw, need_extra, one_of, picture_style
+from specdec_cli.cli.pictures import (
+    PICTURES,
+    TEXT,
+    THEMES,
+    VIEWS,
+    command_line,
+    draw,
+    need_extra,
+    one_of,
+    picture_style,
+)
 from specdec_cli.cli.question import ask
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -28,13 +39,19 @@ def plot(
         typer.Option(
             "--view",
             metavar="VIEW",
+            autocompletion=completion.words(*VIEWS),
             help="What a picture shows, or a page shows first: frontier, speedup, step or acceptance. Default: "
             "frontier.",
         ),
     ] = None,
     theme: Annotated[
         str | None,
-        typer.Option("--theme", metavar="THEME", help="Of .svg, .png, .pdf: light or dark. Default: light."),
+        typer.Option(
+            "--theme",
+            metavar="THEME",
+            autocompletion=completion.words(*THEMES),
+            help="Of .svg, .png, .pdf: light or dark. Default: light.",
+        ),
     ] = None,
     width: Annotated[
         int | None,
@@ -67,6 +84,7 @@ def plot(
         typer.Option(
             "--format",
             metavar="FORMAT",
+            autocompletion=completion.words(TEXT, *PICTURES),
             help="chart (text), html, svg, png or pdf. Default: by the ending of --output, else chart.",
         ),
     ] = None,

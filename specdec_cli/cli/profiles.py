@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from specdec_cli.cli import completion
 from specdec_cli.cli import options as opt
 from specdec_cli.cli.output import chosen_format, destination, note
 from specdec_cli.cli.profiles_check import check
@@ -36,6 +37,7 @@ Kind = Annotated[
     typer.Option(
         "--kind",
         metavar="KIND",
+        autocompletion=completion.kinds,
         help="hardware, model, drafter, acceptance, engine, measurement, calibration. Default: all.",
     ),
 ]
@@ -90,13 +92,22 @@ def list_profiles(
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A profile's name, alias or file.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME|FILE", autocompletion=completion.names(), help="A profile's name, alias or file."),
+    ],
     kind: Kind = None,
     sources: Annotated[
         bool, typer.Option("--sources", help="Name the source of every number, its kind, and when it was checked.")
     ] = False,
     format: Annotated[
-        str | None, typer.Option("--format", metavar="FORMAT", help="table or json (with all sources). Default: table.")
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            autocompletion=completion.words("table", "json"),
+            help="table or json (with all sources). Default: table.",
+        ),
     ] = None,
     output: opt.Output = None,
     force: opt.Force = False,

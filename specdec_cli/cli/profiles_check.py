@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from specdec_cli.cli import completion
 from specdec_cli.cli import options as opt
 from specdec_cli.cli.output import chosen_format, destination
 from specdec_cli.errors import ProfileError, UsageError
@@ -16,10 +17,21 @@ INVALID = ProfileError.exit_code
 
 def check(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Profile files, or folders: every profile below is checked.")
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            autocompletion=completion.files,
+            help="Profile files, or folders: every profile below is checked.",
+        ),
     ],
     format: Annotated[
-        str | None, typer.Option("--format", metavar="FORMAT", help="table or json. Default: table.")
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            autocompletion=completion.words("table", "json"),
+            help="table or json. Default: table.",
+        ),
     ] = None,
     output: opt.Output = None,
     force: opt.Force = False,

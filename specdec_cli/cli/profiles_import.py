@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from specdec_cli.cli import completion
 from specdec_cli.cli import options as opt
 from specdec_cli.cli.output import destination, note
 from specdec_cli.errors import UsageError, did_you_mean
@@ -21,24 +22,42 @@ KINDS = ("model", "drafter")
 def import_profile(
     config: Annotated[
         Path,
-        typer.Argument(metavar="CONFIG", help="A config.json, or a folder that holds one (hf_quant_config.json too)."),
+        typer.Argument(
+            metavar="CONFIG",
+            autocompletion=completion.files,
+            help="A config.json, or a folder that holds one (hf_quant_config.json too).",
+        ),
     ],
     name: Annotated[
         str | None,
         typer.Option("--name", metavar="NAME", help="The profile's name. Default: --output's, else the model's."),
     ] = None,
     kind: Annotated[
-        str | None, typer.Option("--kind", metavar="KIND", help="model or drafter. Default: what the file looks like.")
+        str | None,
+        typer.Option(
+            "--kind",
+            metavar="KIND",
+            autocompletion=completion.words(*KINDS),
+            help="model or drafter. Default: what the file looks like.",
+        ),
     ] = None,
     target: Annotated[
         list[str] | None,
         typer.Option(
-            "--target", metavar="MODEL", help="Drafters: the model that it drafts for; repeat it for several."
+            "--target",
+            metavar="MODEL",
+            autocompletion=completion.names("model"),
+            help="Drafters: the model that it drafts for; repeat it for several.",
         ),
     ] = None,
     mechanism: Annotated[
         str | None,
-        typer.Option("--mechanism", metavar="M", help="Drafters: eagle, eagle3, dflash ... Default: as the file says."),
+        typer.Option(
+            "--mechanism",
+            metavar="M",
+            autocompletion=completion.mechanisms,
+            help="Drafters: eagle, eagle3, dflash ... Default: as the file says.",
+        ),
     ] = None,
     bits_per_weight: Annotated[
         float | None,
@@ -47,7 +66,10 @@ def import_profile(
     llama_bench: Annotated[
         Path | None,
         typer.Option(
-            "--llama-bench", metavar="FILE", help="A GGUF copy: output of llama-bench, which holds its width."
+            "--llama-bench",
+            metavar="FILE",
+            autocompletion=completion.files,
+            help="A GGUF copy: output of llama-bench, which holds its width.",
         ),
     ] = None,
     output: opt.Output = None,
@@ -94,7 +116,7 @@ def _name(name: str | None, output: str | None) -> str | None:
         raise UsageError(f"--name {name} and --output {output} differ: a profile's file is named as it is")
     from specdec_cli.profiles.names import check_name
 
-    said = name or stem
+    said = stem if name is None else name
     if said is not None:
         check_name(said, "--name" if name is not None else "--output")
     return said

@@ -6,18 +6,29 @@ from typing import Annotated
 
 import typer
 
+from specdec_cli.cli import completion
 from specdec_cli.cli import options as opt
 from specdec_cli.cli.output import destination, note
 from specdec_cli.errors import UsageError
 
 
 def new(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="hardware, model, drafter or acceptance.")],
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND",
+            autocompletion=completion.words("hardware", "model", "drafter", "acceptance"),
+            help="hardware, model, drafter or acceptance.",
+        ),
+    ],
     name: Annotated[str, typer.Argument(metavar="NAME", help="The profile's name, and its file's.")],
     like: Annotated[
         str | None,
         typer.Option(
-            "--like", metavar="CHIP", help="Hardware: the chip whose kernel figures it starts with. Default: h100-sxm."
+            "--like",
+            metavar="CHIP",
+            autocompletion=completion.names("hardware"),
+            help="Hardware: the chip whose kernel figures it starts with. Default: h100-sxm.",
         ),
     ] = None,
     output: Annotated[

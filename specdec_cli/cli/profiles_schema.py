@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from specdec_cli.cli import completion
 from specdec_cli.cli import options as opt
 from specdec_cli.cli.output import destination
 from specdec_cli.errors import UsageError, did_you_mean
@@ -13,7 +14,12 @@ from specdec_cli.errors import UsageError, did_you_mean
 
 def schema(
     kind: Annotated[
-        str, typer.Argument(metavar="KIND", help="hardware, model, drafter, acceptance, engine or measurement.")
+        str,
+        typer.Argument(
+            metavar="KIND",
+            autocompletion=completion.kinds,
+            help="hardware, model, drafter, acceptance, engine, measurement or calibration.",
+        ),
     ],
     output: opt.Output = None,
     force: opt.Force = False,

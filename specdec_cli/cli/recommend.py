@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from specdec_cli.cli import completion
 from specdec_cli.cli import options as opt
 from specdec_cli.cli.output import chosen_format, destination
 from specdec_cli.cli.question import ask, deliver
@@ -54,6 +55,7 @@ def recommend(
         typer.Option(
             "--emit",
             metavar="ENGINE",
+            autocompletion=completion.emitted,
             help="Print only what to paste into vllm, sglang, tensorrt-llm or llama-cpp, computed for it.",
         ),
     ] = None,

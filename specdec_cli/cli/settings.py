@@ -150,7 +150,7 @@ def drafter_id(scenario: Scenario, library: Library) -> str | None:
     if measured is not None and measured.draft_checkpoint and _HUB_ID.fullmatch(measured.draft_checkpoint):
         return measured.draft_checkpoint
     if drafter.model is not None:
-        model = library.model(drafter.model).record
+        model = library.model(drafter.model, files=False).record
         return next(iter(model.aliases), model.name)
     return next(iter(drafter.aliases), None)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from specdec_cli.cli import completion
 from specdec_cli.cli import options as opt
 from specdec_cli.cli.output import chosen_format, destination
 from specdec_cli.cli.question import deliver
@@ -23,7 +24,11 @@ MISSED = 5
 def validate(
     sources: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SOURCE]...", help="Published sources to compare with, by name or file. Default: all."),
+        typer.Argument(
+            metavar="[SOURCE]...",
+            autocompletion=completion.names("measurement"),
+            help="Published sources to compare with, by name or file. Default: all.",
+        ),
     ] = None,
     format: opt.Format = None,
     output: opt.Output = None,

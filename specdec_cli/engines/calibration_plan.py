@@ -2,8 +2,10 @@
 
 Forced acceptance measures what a step costs without a drafter that is worth its name: step time does not depend on
 which tokens are accepted. vLLM: rejection_sample_method synthetic (config/speculative.py @002e77c); SGLang: the
-variable SGLANG_SIMULATE_ACC_LEN; TensorRT-LLM: TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS, which counts without the
-bonus token; llama.cpp has none.
+variable SGLANG_SIMULATE_ACC_LEN (its page of environment variables); TensorRT-LLM:
+TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS (_torch/speculative/interface.py), which counts without the bonus token, in
+whole tokens (newer release candidates take fractions, older ones read those as 0); llama.cpp: --spec-synth-len, with
+the bonus token, of llama-server since PR 27711 (2026-08, build b10734 by one account). Checked 2026-11-30.
 """
 
 from __future__ import annotations
@@ -168,7 +170,8 @@ def _llama_cpp(request: PlanRequest, text: str, length: int, accepted: float) ->
         f"while IFS= read -r prompt; do jq -nc --arg p \"$prompt\" '{body}' | "
         f"curl -s http://localhost:8080/completion -d @- >> {result}; echo >> {result}; done < prompts.txt"
     )
-    return server, client, "", result
+    forced = f"{server} --spec-synth-len {accepted:.2f}"
+    return server, client, forced, result
 
 
 _WRITERS: dict[str, Callable[[PlanRequest, str, int, float], Commands]] = {
@@ -196,8 +199,10 @@ _NOTES: dict[str, tuple[str, ...]] = {
     ),
     "llama-cpp": (
         "prompts.txt holds a prompt a line, all different. The server answers one request at a time: batch 1.",
+        "--spec-synth-len needs a build since PR 27711 (end of August 2026, about b10734); an older one refuses it.",
         "The target's passes alone, as a curve that keeps its stairs: llama-bench -m TARGET.gguf -p "
-        "1,2,3,4,5,6,8,12,16 -n 128 -o jsonl > llama-bench.jsonl; specdec calibrate takes that file too.",
+        "1,2,3,4,5,6,8,12,16 -n 128 -o jsonl > llama-bench.jsonl; specdec calibrate takes that file beside the three "
+        "runs. Where kernels have stairs (CPUs) the steps between the measured draft lengths come out nearer with it.",
     ),
 }
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from specdec_cli.errors import ProfileError, UsageError
-from specdec_cli.explore.acceptance_report import AcceptanceReport, CurvePoint
+from specdec_cli.explore.acceptance_report import AcceptanceReport, CurvePoint, named_workloads
 from specdec_cli.profiles.schema import AcceptancePoint, AcceptanceProfile, Source
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
@@ -42,9 +42,9 @@ def acceptance_profile(
         )
     series = dict.fromkeys((point.model, point.workload) for point in report.curve)
     if len(series) > 1:
-        names = ", ".join(" ".join(part for part in pair if part) or "unnamed" for pair in series)
         raise UsageError(
-            f"--output: {len(series)} workloads would share one profile ({names}); --workload NAME chooses one"
+            f"--output: {len(series)} workloads would share one profile ({named_workloads(series)}); "
+            "--workload NAME chooses one"
         )
     points = _usable(report)
     workload = next(iter(series))[1]

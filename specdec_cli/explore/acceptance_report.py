@@ -7,11 +7,17 @@ iteration-weighted shares; c_i = a_i / a_(i-1).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from specdec_cli.errors import UsageError, did_you_mean
-from specdec_cli.explore.acceptance_interval import Interval, interval_of, iteration_variance, window_spread
+from specdec_cli.explore.acceptance_interval import (
+    Interval,
+    interval_of,
+    iteration_variance,
+    largest_variance,
+    window_spread,
+)
 from specdec_cli.explore.run_checks import NOTHING_SAID, CheckOptions, checked, speculates
 from specdec_cli.profiles.measured_run import Finding, MeasuredRun, RunFile, Skipped, Windows
 
@@ -204,9 +210,14 @@ def _about_curve(curve: Sequence[CurvePoint], runs: Sequence[MeasuredRun]) -> li
         )
     workloads = dict.fromkeys((point.model, point.workload) for point in curve)
     if len(workloads) > 1:
-        names = ", ".join(" ".join(part for part in pair if part) or "unnamed" for pair in workloads)
-        found.append(Finding("several_workloads", f"kept apart: {names}; --workload chooses one"))
+        message = f"kept apart: {named_workloads(workloads)}; --workload chooses one"
+        found.append(Finding("several_workloads", message))
     return found
+
+
+def named_workloads(pairs: Iterable[tuple[str | None, str | None]]) -> str:
+    """(model, workload) pairs in words."""
+    return ", ".join(" ".join(part for part in pair if part) or "unnamed" for pair in pairs)
 
 
 def _mixed(point: CurvePoint) -> float | None:
@@ -218,7 +229,7 @@ def _mixed(point: CurvePoint) -> float | None:
     if point.per_position:
         variance = iteration_variance(point.per_position)
     elif point.draft_length is not None:
-        variance = gain * (point.draft_length - gain)
+        variance = largest_variance(gain, point.draft_length)
     else:
         variance = gain * (1 + gain)  # a geometric run of acceptances without an end
     spread = window_spread(windows, variance)

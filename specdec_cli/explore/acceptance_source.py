@@ -71,7 +71,7 @@ def _acceptance(
                 "acceptance_of_base",
                 f"acceptance measured on {profile.target}, of which {model.name} is a quantised copy",
             )
-        found.inputs.setdefault("acceptance", Input(profile.name, "default"))
+        _remember_profile(found, profile.name)
     curve = curve_at_context(profile.points, float(context))
     others = []
     if options.acceptance is None and curve is not None:
@@ -81,6 +81,17 @@ def _acceptance(
         source += f"; {len(others)} other data sets: `specdec profiles list {drafter.name} --kind acceptance`"
     found.note("acceptance_source", source)
     return (widened(curve, others) if curve is not None and others else curve), profile
+
+
+def _remember_profile(found: Resolver, name: str) -> None:
+    """The acceptance profiles that the drafters rest on, by default: one name, or a list. What is said stays."""
+    earlier = found.inputs.get("acceptance")
+    if earlier is None:
+        found.inputs["acceptance"] = Input(name, "default")
+    elif not isinstance(earlier.value, dict):
+        names = [earlier.value] if isinstance(earlier.value, str) else earlier.value
+        if name not in names:
+            found.inputs["acceptance"] = Input([*names, name], "default")
 
 
 def _what_to_give(drafter: Drafter) -> str:
@@ -120,7 +131,8 @@ def _typical(found: Resolver, model: Model, drafter: Drafter) -> Acceptance:
         )
     lengths = {str(d): round(one.median, 3) for d, one in typical.lengths.items()}
     earlier = found.inputs.get("acceptance")
-    by_mechanism = {**(earlier.value["typical"] if earlier is not None else {}), drafter.mechanism: lengths}
+    others = earlier.value["typical"] if earlier is not None and isinstance(earlier.value, dict) else {}
+    by_mechanism = {**others, drafter.mechanism: lengths}
     found.inputs["acceptance"] = Input({"typical": by_mechanism}, "option")
     found.note(
         "acceptance_assumed",

@@ -132,7 +132,7 @@ def calibrated(
     step: StepModel,
     fitted: Constants,
     *,
-    trees: bool = False,
+    trees: bool,
     drafts: bool = True,
     curve: VerifyCurve | None = None,
     correction: StepCorrection | None = None,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from specdec_cli.explore.calibrate import Fit, Row, predict_s
+from specdec_cli.explore.device_words import device_words
 from specdec_cli.explore.scenario import Scenario
 from specdec_cli.physics.operations import RecurrentState, SmallKernels
 from specdec_cli.physics.step import pass_lower_bound_s
@@ -67,7 +68,12 @@ def hints(scenario: Scenario, fit: Fit, split: Split) -> list[Finding]:
     Args:
         scenario: with the profiles' own step model. fit: over its rows.
     """
-    return [*_plain(scenario, split), *_requests(fit, split), *_drafting(scenario, fit, split), *_accepted(fit)]
+    return [
+        *_plain(scenario, split),
+        *_requests(scenario, fit, split),
+        *_drafting(scenario, fit, split),
+        *_accepted(fit),
+    ]
 
 
 def _plain(scenario: Scenario, split: Split) -> Iterator[Finding]:
@@ -91,18 +97,17 @@ def _plain(scenario: Scenario, split: Split) -> Iterator[Finding]:
         return
     said = f"your step is {step / ideal:.1f}x what the weights need ({_ms(step)}; they need {_ms(ideal)}, the profiles "
     said += f"expect {_ms(prior)})"
-    eager = _eager_s(scenario)
-    if eager > 0 and EAGER[0] <= (step - prior) / eager <= EAGER[1]:
+    words, eager = device_words(scenario.hardware), _eager_s(scenario)
+    if words.graphs is not None and eager > 0 and EAGER[0] <= (step - prior) / eager <= EAGER[1]:
         yield Finding(
             "graphs_off",
-            f"{said}: the {_ms(step - prior)} more are about what eager launches cost ({_ms(eager)}): are CUDA graphs "
-            "on, and do they cover this batch?",
+            f"{said}: the {_ms(step - prior)} more are about what eager launches cost ({_ms(eager)}): are "
+            f"{words.graphs} on, and do they cover this batch?",
         )
     else:
         yield Finding(
             "step_above_prior",
-            f"{said}: look for a power or clock limit, weights in a wider dtype, layers off the GPU, a busy host, or "
-            "prompts that are prefilled between the steps",
+            f"{said}: look for {words.step}, weights in a wider dtype, or prompts that are prefilled between the steps",
         )
 
 
@@ -115,7 +120,7 @@ def _eager_s(scenario: Scenario) -> float:
     return float(max(0.0, layers * (chip.kernels.eager_us_per_layer * US - chip.small_kernels_s)))
 
 
-def _requests(fit: Fit, split: Split) -> Iterator[Finding]:
+def _requests(scenario: Scenario, fit: Fit, split: Split) -> Iterator[Finding]:
     more = (fit.fitted.per_request_us - fit.prior.per_request_us) * US
     largest = max(row.batch for row in fit.rows)
     if more * largest > REQUEST_SHARE * split.step_s:
@@ -123,7 +128,7 @@ def _requests(fit: Fit, split: Split) -> Iterator[Finding]:
             "requests_cost_host_time",
             f"each request adds {more / US:.0f} us to a step beyond the profiles' ({_ms(more * largest)} at batch "
             f"{largest:g}): a busy host (sampling, detokenising, structured output); speculation spreads it over more "
-            "tokens and then gains more than the GPU's work says",
+            f"tokens and then gains more than the {device_words(scenario.hardware).device}'s work says",
         )
 
 
@@ -131,7 +136,7 @@ def _drafting(scenario: Scenario, fit: Fit, split: Split) -> Iterator[Finding]:
     drafting = [row for row in fit.rows if row.draft_length]
     if not drafting:
         return
-    plain = split.step_s
+    plain, words = split.step_s, device_words(scenario.hardware)
     lengths = {row.draft_length for row in drafting}
     if len(lengths) == 1:
         yield from _together(scenario, fit, plain, lengths.pop())
@@ -149,15 +154,15 @@ def _drafting(scenario: Scenario, fit: Fit, split: Split) -> Iterator[Finding]:
             yield Finding(
                 "entry_fee_high",
                 f"speculation costs {_ms(entry)} before the first draft token ({entry / plain:.0%} of a plain step; "
-                f"the profiles say {_ms(usual)}): the verify pass may run outside CUDA graphs or on prompt kernels",
+                f"the profiles say {_ms(usual)}): {words.entry}",
             )
     yield from _passes(scenario, fit, plain)
     slope = _slope(drafting)
     if slope is not None and slope > SLOPE * plain:
         yield Finding(
             "verify_does_not_amortise",
-            f"each further draft token costs {_ms(slope)}, {slope / plain:.0%} of a plain step: kernels that do not "
-            "batch (mat-vec), compute-bound verification, or graphs lost; short drafts only, if any",
+            f"each further draft token costs {_ms(slope)}, {slope / plain:.0%} of a plain step: "
+            f"{words.slope}; short drafts only, if any",
         )
 
 
@@ -168,11 +173,17 @@ def _together(scenario: Scenario, fit: Fit, plain: float, length: int) -> Iterat
     more = fit.fitted.speculation_ms * MS + passes * _pass_s(fit.fitted, plain)
     usual = fit.prior.speculation_ms * MS + passes * _pass_s(fit.prior, plain)
     if more > FEE_SHARE * plain and more > 2 * usual:
+        words = device_words(scenario.hardware)
+        causes = [words.entry, words.passes]
+        if scenario.layout.tp > 1:
+            causes.append(f"a draft on too many {words.device}s")
+        if any(isinstance(op, RecurrentState) for op in scenario.step.target):
+            causes.append("states replayed after a rejection")
         yield Finding(
             "speculation_dear",
             f"at D = {length} speculation costs {_ms(more)} beyond the kernels ({more / plain:.0%} of a plain step; "
-            f"the profiles say {_ms(usual)}): passes outside CUDA graphs, a draft on too many GPUs, states replayed "
-            "after a rejection? A second draft length tells a fee from a cost of each pass",
+            f"the profiles say {_ms(usual)}): {'; '.join(causes)}? A second draft length tells a fee from a cost of "
+            "each pass",
         )
 
 
@@ -185,6 +196,7 @@ def _passes(scenario: Scenario, fit: Fit, plain: float) -> Iterator[Finding]:
     plan = scenario.step.plan
     if plan is None or not plan.sequential:
         return
+    words = device_words(scenario.hardware)
     each, usual = _pass_s(fit.fitted, plain), _pass_s(fit.prior, plain)
     if each > PASS_SHARE * plain and each > 2 * usual:
         said = (
@@ -194,11 +206,11 @@ def _passes(scenario: Scenario, fit: Fit, plain: float) -> Iterator[Finding]:
         if scenario.layout.tp > 1:
             yield Finding(
                 "draft_on_many_gpus",
-                f"{said}: a draft spread over {scenario.layout.tp} GPUs pays all-reduces for little work; try "
-                "draft_tensor_parallel_size 1 or the like",
+                f"{said}: a draft spread over {scenario.layout.tp} {words.device}s pays all-reduces for little work; "
+                "try draft_tensor_parallel_size 1 or the like",
             )
         else:
-            yield Finding("draft_pass_slow", f"{said}: drafting outside CUDA graphs, or an eager sampler")
+            yield Finding("draft_pass_slow", f"{said}: {words.passes}")
 
 
 def _slope(rows: Sequence[Row]) -> float | None:

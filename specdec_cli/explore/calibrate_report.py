@@ -91,11 +91,7 @@ def report_calibration(
     fit = calibrate(scenario.step, found.rows, found.curve) if found.rows else None
     split = plain_split(scenario, fit) if fit is not None else None
     about = hints(scenario, fit, split) if fit is not None and split is not None else []
-    notes = [
-        Finding(note.code, note.message)
-        for note in question.notes
-        if note.code not in UNSAID and not note.code.startswith("acceptance")
-    ]
+    notes = [Finding(note.code, note.message) for note in question.notes if note.code not in UNSAID]
     return CalibrateReport(
         files=everything,
         question=question,

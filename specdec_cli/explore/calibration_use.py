@@ -17,6 +17,8 @@ from specdec_cli.units import MS
 if TYPE_CHECKING:
     from specdec_cli.explore.question import Options, Scenario
 
+CONTEXT_REACH = 2.0
+"""Contexts within that factor of those measured count as measured, as batches do."""
 LEAST_BAND = 0.03
 """Measured steps repeat within 1 %, and between measured draft lengths the calibrated model misses a median of 1 %."""
 
@@ -107,6 +109,7 @@ def apply(calibration: Calibration, scenario: Scenario, note: Callable[[str, str
         inside=scenario.band.relative if errors is None else max(LEAST_BAND, errors.worst),
         batches=(calibration.valid.batch[0], calibration.valid.batch[1]),
         longest=lengths[1],
+        held=_near(calibration.valid.context_tokens, scenario.context),
     )
     _say_extrapolated(calibration, scenario, band, note)
     step = calibrated(
@@ -120,6 +123,10 @@ def apply(calibration: Calibration, scenario: Scenario, note: Callable[[str, str
     return replace(scenario, step=step, band=band, calibration=calibration)
 
 
+def _near(contexts: Sequence[float], context: float) -> bool:
+    return contexts[0] / CONTEXT_REACH <= context <= contexts[1] * CONTEXT_REACH
+
+
 def _say_extrapolated(
     calibration: Calibration, scenario: Scenario, band: CalibratedBand, note: Callable[[str, str], None]
 ) -> None:
@@ -131,8 +138,7 @@ def _say_extrapolated(
         parts.append(f"batch {_some(batches)}")
     if lengths and scenario.drafter is not None and scenario.drafter.name == calibration.scenario.drafter:
         parts.append(f"draft length {_some(lengths)}")
-    least, most = valid.context_tokens
-    if not least / 2 <= scenario.context <= 2 * most:
+    if not band.held:
         parts.append(f"context {scenario.context}")
     if parts:
         note(

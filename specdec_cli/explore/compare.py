@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -69,7 +70,7 @@ def run_compare(library: Library, options: Options) -> Comparison:
         UsageError: nothing to compare. InfeasibleError: no drafter fits at any batch.
     """
     asked = replace(options, drafter=options.drafter or _measured_drafters(library, options))
-    question = resolve(library, asked, defaults=replace(DEFAULTS, batches=DEFAULTS.compared_batches))
+    question = resolve(library, asked, defaults=msgspec.structs.replace(DEFAULTS, batches=DEFAULTS.compared_batches))
     if all(scenario.drafter is None for scenario in question.scenarios):
         raise UsageError("--drafter none leaves nothing to compare: name drafters, or leave it out for all measured")
     rows: list[CompareRow] = []

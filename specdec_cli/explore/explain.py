@@ -217,4 +217,7 @@ def _numbers(operation: Operation, shape: Shape, chip: Chip) -> dict[str, Any]:
     figures = kernel_figures(operation, chip)
     if figures is not None:
         numbers |= {name: value for name, value in msgspec.structs.asdict(figures).items() if value is not None}
+    tile = numbers.pop("tile", None)  # plain numbers only: what takes over for many rows stands beside the rest
+    if isinstance(tile, msgspec.Struct):
+        numbers |= {f"tile_{name}": value for name, value in msgspec.structs.asdict(tile).items()}
     return numbers

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -19,6 +19,9 @@ Curve = tuple[ArrayLike, ArrayLike]
 # Mantissas of one decade, coarse to fine; a finer ladder serves where a coarser one gives too few levels.
 LADDERS = ((10, 20, 50), (10, 15, 20, 30, 50, 70))
 
+STRIPES = 4096
+"""A frontier of so many points or more is thinned before it is sorted."""
+
 
 def pareto_mask(x: ArrayLike, y: ArrayLike) -> NDArray[np.bool_]:
     """Which points no other point beats, both coordinates maximised. O(n log n).
@@ -28,16 +31,40 @@ def pareto_mask(x: ArrayLike, y: ArrayLike) -> NDArray[np.bool_]:
     mask and changes nothing else. ValueError: unequal shapes, NaN or infinity.
     """
     xs, ys = _finite_pair(x, y)
-    if xs.size == 0:
-        return np.zeros(xs.shape, dtype=bool)
-    levels, group = np.unique(xs.ravel(), return_inverse=True)
+    keep = np.zeros(xs.size, dtype=bool)
+    left = _not_plainly_beaten(xs.ravel(), ys.ravel())
+    keep[left] = _unbeaten(xs.ravel()[left], ys.ravel()[left])
+    return keep.reshape(xs.shape)
+
+
+def _not_plainly_beaten(xs: Floats, ys: Floats) -> NDArray[np.intp]:
+    """Where the points stand that are not beaten by one from a stripe further right; no sorting, O(n).
+
+    Stripes part the range of x evenly: whatever lies in a later one has a greater x.
+    """
+    if xs.size < STRIPES:
+        return np.arange(xs.size)
+    with np.errstate(over="ignore", invalid="ignore"):
+        share = (xs - xs.min()) / (xs.max() - xs.min())
+    stripe = (np.nan_to_num(share) * (STRIPES - 1)).astype(np.intp)
+    best = np.full(STRIPES, -np.inf)
+    np.maximum.at(best, stripe, ys)
+    return np.flatnonzero(ys > _best_further_right(best)[stripe])
+
+
+def _unbeaten(xs: Floats, ys: Floats) -> NDArray[np.bool_]:
+    """Which points no other beats, by sorting."""
+    levels, group = np.unique(xs, return_inverse=True)
     group = group.reshape(-1)
     best = np.full(levels.shape, -np.inf)
-    np.maximum.at(best, group, ys.ravel())
-    # The best y among points strictly further right; -inf right of the last.
-    right = np.append(np.maximum.accumulate(best[::-1])[::-1][1:], -np.inf)
-    keep: NDArray[np.bool_] = (ys.ravel() == best[group]) & (ys.ravel() > right[group])
-    return keep.reshape(xs.shape)
+    np.maximum.at(best, group, ys)
+    unbeaten: NDArray[np.bool_] = (ys == best[group]) & (ys > _best_further_right(best)[group])
+    return unbeaten
+
+
+def _best_further_right(best: Floats) -> Floats:
+    """The best among those strictly further right; -inf right of the last."""
+    return np.append(np.maximum.accumulate(best[::-1])[::-1][1:], -np.inf)
 
 
 def frontier_curve(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
@@ -48,8 +75,7 @@ def frontier_curve(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
     return levels, ys[keep][first]
 
 
-@dataclass(frozen=True)
-class Uplift:
+class Uplift(msgspec.Struct, frozen=True):
     """Two frontiers compared at one interactivity; None where a frontier does not reach it."""
 
     interactivity_tokens_per_s_per_user: float

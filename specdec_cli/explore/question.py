@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import msgspec
+
 from specdec_cli.explore.uncertainty import TimeBand
 from specdec_cli.physics.acceptance import Acceptance
 from specdec_cli.physics.drafting import DraftPlan
@@ -23,8 +25,7 @@ NO_DRAFTER = "none"
 TYPICAL = "typical"
 
 
-@dataclass(frozen=True, slots=True)
-class Defaults:
+class Defaults(msgspec.Struct, frozen=True):
     """What every command assumes where nothing is said."""
 
     hardware: str = "h100-sxm"
@@ -78,16 +79,14 @@ class Options:
     """The user's own measurements (`specdec calibrate`); its scenario fills in what is not said here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(msgspec.Struct, frozen=True):
     """A resolved input and where its value comes from."""
 
     value: Any
     origin: Origin
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(msgspec.Struct, frozen=True):
     """A warning with a stable code; it says why and what to do."""
 
     code: str
@@ -152,6 +151,8 @@ class Resolver:
     options: Options
     inputs: dict[str, Input] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
+    acceptances: dict[str, tuple[Acceptance | None, AcceptanceProfile | None]] = field(default_factory=dict)
+    """By drafter: what is known is looked up once for all chips and layouts."""
 
     def pick(self, name: str, said: Any, default: Any, origin: Origin = "default") -> Any:
         """The value said, else the default; remembered with its origin."""

@@ -18,6 +18,9 @@ from specdec_cli.physics.roofline import Floats
 from specdec_cli.profiles.library import Library
 from specdec_cli.units import MS
 
+LARGEST_LIMIT = 1e12
+"""Of tokens/s and of ms; no replica comes near it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -38,8 +41,8 @@ class Limits:
             ("--min-throughput", self.min_throughput),
             ("--max-tpot-ms", self.max_tpot_ms),
         ):
-            if value is not None and not 0 < value < float("inf"):
-                raise UsageError(f"{option} must be above 0, got {value:g}")
+            if value is not None and not 0 < value <= LARGEST_LIMIT:
+                raise UsageError(f"{option} must be above 0, at most {LARGEST_LIMIT:g}, got {value:g}")
         for option, value in (("--tie", self.tie), ("--min-gain", self.min_gain)):
             if not 0 <= value < 1:
                 raise UsageError(f"{option} is a fraction between 0 and 1, got {value:g}")

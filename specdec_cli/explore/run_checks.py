@@ -91,12 +91,13 @@ def _checked(run: MeasuredRun, options: CheckOptions) -> MeasuredRun:
 def _rates(run: MeasuredRun) -> MeasuredRun:
     """Per-position rates that are not unconditional ones are dropped, with a word."""
     rates, length = run.per_position, run.acceptance_length
-    if rates is None or length is None:
+    if rates is None:
         return run
-    rising = any(later > earlier + RATE_ROUNDING for earlier, later in pairwise(rates))
+    possible = min(rates) >= 0 and all(now <= before + RATE_ROUNDING for before, now in pairwise((1.0, *rates)))
     total = 1 + sum(rates)
-    if not rising and abs(total - length) <= 0.02:
-        return run
+    length = total if length is None else length
+    if possible and abs(total - length) <= 0.02:
+        return replace(run, per_position=tuple(min(rate, 1.0) for rate in rates))
     message = f"per-position rates give AL {total:.2f} beside {length:.2f}: not unconditional ones; left out"
     return replace(run, per_position=None).found("rates_inconsistent", message)
 

@@ -22,7 +22,7 @@ from specdec_cli.explore.question import (
     Resolver,
     Scenario,
 )
-from specdec_cli.explore.shapes import check_tree_options, resolve_tree
+from specdec_cli.explore.shapes import check_tree_options, remember_reach, resolve_tree
 from specdec_cli.explore.uncertainty import time_band
 from specdec_cli.physics.chip import check_domain, resolve_chip
 from specdec_cli.physics.drafting import draft_plan
@@ -317,7 +317,7 @@ def _scenario(
     _check_heads(found, model, layout)
     plan = None
     if drafter is not None:
-        draft = found.library.model(drafter.model).record if drafter.model is not None else None
+        draft = found.library.model(drafter.model, files=False).record if drafter.model is not None else None
         draft_dtypes = resolve_dtypes(draft.dtypes, kv_dtype=dtypes.kv) if draft is not None else None
         plan = draft_plan(
             drafter,
@@ -328,7 +328,10 @@ def _scenario(
             draft_model_dtypes=draft_dtypes,
             logit_passes=engine.overheads.draft_logit_passes,
         )
-    acceptance, profile = resolve_acceptance(found, model, drafter, context, tree)
+    name = drafter.name if drafter is not None else NO_DRAFTER
+    if name not in found.acceptances:
+        found.acceptances[name] = resolve_acceptance(found, model, drafter, context, tree)
+    acceptance, profile = found.acceptances[name]
     beyond = drafter is not None and drafter.window_tokens is not None and context > drafter.window_tokens
     if beyond and drafter is not None:
         found.note(
@@ -381,6 +384,7 @@ def _remember(
     found.inputs["hardware"] = Input([chip.name for chip in chips], found.inputs["hardware"].origin)
     found.inputs["model"] = Input(model.name, found.inputs["model"].origin)
     found.inputs["engine"] = Input(engine.name, found.inputs["engine"].origin)
+    remember_reach(found, [max(one.draft_lengths) for one in scenarios])
     for chip in chips:
         if not chip.fitted:
             found.note(

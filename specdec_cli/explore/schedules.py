@@ -82,10 +82,12 @@ def schedule(scenario: Scenario, tie: float, min_gain: float, asked: bool) -> tu
 
 def held_by_a_drafting_server(scenario: Scenario, entries: Sequence[ScheduleEntry]) -> tuple[ScheduleEntry, ...]:
     """The schedule up to the largest batch that fits beside the drafter: a server that speculates at some batch holds
-    the drafter's weights and KV cache at every batch, also where it does not draft."""
-    if not any(entry.draft_length for entry in entries):
+    the drafter's weights and KV cache, and the states saved for its longest draft, at every batch, also where it drafts
+    less or not at all."""
+    longest = max((entry.draft_length for entry in entries), default=0)
+    if not longest:
         return tuple(entries)
-    largest = int(scenario.memory.largest_batch(1)) * scenario.layout.ranks
+    largest = int(scenario.memory.largest_batch(longest)) * scenario.layout.ranks
     return tuple(replace(e, batch_to=min(e.batch_to, largest)) for e in entries if e.batch_from <= largest)
 
 

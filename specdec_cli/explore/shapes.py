@@ -66,6 +66,15 @@ def check_depth(tree: Tree | None, draft_length: int, option: str) -> None:
         )
 
 
+def remember_reach(found: Resolver, longest: Sequence[int]) -> None:
+    """How far the drafts of all scenarios reach (`longest` of each), and whether the user vouched for more."""
+    said = found.inputs.get("draft_lengths")
+    if said is not None and said.origin == "default":
+        found.inputs["draft_lengths"] = Input(f"0..{max(longest)}", "default")
+    if found.options.assume:
+        found.inputs["assume"] = Input(True, "option")
+
+
 def tree_acceptance(
     found: Resolver,
     tree: Tree,

@@ -8,8 +8,10 @@ the typical ones.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median, quantiles
+
+import msgspec
 
 from specdec_cli.physics.acceptance import AcceptanceCurve, AcceptanceEstimate, AssumedLengths
 from specdec_cli.profiles.library import Library
@@ -44,7 +46,7 @@ class TypicalAcceptance(AssumedLengths):
         """AL at `draft_length`, with the quartiles of the pairs; past the lengths known it is extrapolated."""
         found = super().estimate(draft_length)
         known = self.lengths.get(draft_length)
-        return found if known is None else replace(found, low=known.low, high=known.high)
+        return found if known is None else msgspec.structs.replace(found, low=known.low, high=known.high)
 
 
 def typical_lengths(pairs: Sequence[Mapping[int, float]]) -> dict[int, TypicalLength]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -20,6 +21,9 @@ ENOUGH_SWEEPS = 3
 # `validate` finds rho of mixtures off by 10.6 % (median), of dense models by 4.5 %: distinct experts, fused kernels.
 MIXTURE = 0.06
 
+StepBasis = Literal["computed", "calibrated", "extrapolated"]
+"""How a step's time is known: from the profiles, as calibrated on measured steps, beyond those."""
+
 BATCH_REACH = 2.0
 """Calibrated on one batch, the model predicts steps at twice or half of it nearly as well (published batch sweeps)."""
 
@@ -29,6 +33,10 @@ class TimeBand:
     """Relative half-width of step / T_target."""
 
     relative: float
+
+    def basis(self, batch: float, draft_length: int) -> StepBasis:
+        """How the step of this point is known."""
+        return "computed"
 
     def over(self, batches: Floats, draft_lengths: Floats) -> Floats:
         """The half-width over a grid that these two broadcast to."""
@@ -44,6 +52,12 @@ class CalibratedBand(TimeBand):
     """Smallest and largest measured."""
     longest: int = 0
     """The longest draft measured."""
+    held: bool = True
+    """Whether the scenario's context is one of those measured or within a factor of two of them."""
+
+    def basis(self, batch: float, draft_length: int) -> StepBasis:
+        """How the step of this point is known."""
+        return "calibrated" if self.holds(np.asarray(batch), np.asarray(draft_length)) else "extrapolated"
 
     def holds_batch(self, batch: float) -> bool:
         """Whether a batch is one of those measured or within a factor of two of them."""
@@ -52,8 +66,8 @@ class CalibratedBand(TimeBand):
     def holds(self, batches: Floats, draft_lengths: Floats) -> np.ndarray:
         """Where the calibration holds."""
         low, high = self.batches[0] / BATCH_REACH, self.batches[1] * BATCH_REACH
-        held: np.ndarray = (batches >= low) & (batches <= high) & (draft_lengths <= self.longest)
-        return held
+        inside: np.ndarray = (batches >= low) & (batches <= high) & (draft_lengths <= self.longest)
+        return inside & self.held
 
     def over(self, batches: Floats, draft_lengths: Floats) -> Floats:
         """The half-width over a grid."""

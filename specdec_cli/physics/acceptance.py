@@ -8,9 +8,11 @@ measured at the same D; interpolation between measured D; extrapolation by the l
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Literal, Protocol
+
+import msgspec
 
 from specdec_cli.errors import InfeasibleError, UsageError
 from specdec_cli.profiles.schema import AcceptancePoint
@@ -29,8 +31,7 @@ TWO_POINT_BAND = 0.15
 ONE_POINT_BAND_DOWN, ONE_POINT_BAND_UP = 0.5, 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptanceEstimate:
+class AcceptanceEstimate(msgspec.Struct, frozen=True):
     """AL at one draft length, with its band."""
 
     acceptance_length: float
@@ -94,11 +95,12 @@ class AcceptanceCurve:
         self._anchors = {0: 1.0, **(truncated or {}), **measured}
         self._measured = measured
         self._lengths = sorted(self._anchors)
+        self._largest_measured = max(measured, default=0)
 
     @property
     def largest_measured(self) -> int:
         """The largest draft length with a measured AL."""
-        return max(self._measured, default=0)
+        return self._largest_measured
 
     def estimate(self, draft_length: int) -> AcceptanceEstimate | None:
         """AL at `draft_length`; None for a tree of a depth that was not measured."""
@@ -109,7 +111,7 @@ class AcceptanceCurve:
             width = self._widths.get(draft_length, draft_length + 1)
             if self._between_contexts:
                 found = _banded(value, "interpolated", INTERPOLATION_BAND, INTERPOLATION_BAND, draft_length)
-                return replace(found, verify_width=width)
+                return msgspec.structs.replace(found, verify_width=width)
             return AcceptanceEstimate(value, "measured", value, value, width)
         if self._widths:
             return None
@@ -141,8 +143,6 @@ class AcceptanceCurve:
         """AL(D) - AL(D - 1) at an anchor; position 0 counts as accepted, so a single anchor means a constant rate."""
         if draft_length == 0:
             return 1.0
-        if draft_length - 1 in self._anchors:
-            return self._anchors[draft_length] - self._anchors[draft_length - 1]
         return self._anchors[draft_length] - self._interpolate(draft_length - 1)
 
     def _extrapolate(self, draft_length: int) -> float:
@@ -174,7 +174,7 @@ def widened(curve: AcceptanceCurve, others: Sequence[AcceptanceCurve]) -> Widene
     return WidenedCurve(curve, tuple(others))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WidenedCurve:
     """A curve whose band spans other workloads: the user's own is none of them exactly."""
 
@@ -186,23 +186,32 @@ class WidenedCurve:
         """The largest draft length with a measured AL."""
         return self.curve.largest_measured
 
+    @cached_property
+    def _reach(self) -> int:
+        return max((one.largest_measured for one in self.others), default=0)
+
+    @cached_property
+    def _at_last(self) -> AcceptanceEstimate | None:
+        return self.estimate(self.curve.largest_measured)
+
     def estimate(self, draft_length: int) -> AcceptanceEstimate | None:
         """AL at `draft_length`, with the lowest and the highest of the other data sets that reach that far."""
         own = self.curve.estimate(draft_length)
         if own is None:
             return None
-        reached = [o.estimate(draft_length) for o in self.others if draft_length <= o.largest_measured]
+        others = self.others if draft_length <= self._reach else ()
+        reached = [o.estimate(draft_length) for o in others if draft_length <= o.largest_measured]
         values = [e.acceptance_length for e in reached if e is not None and e.verify_width == own.verify_width]
         low, high = min([own.low, *values]), max([own.high, *values])
         last = self.curve.largest_measured
         if draft_length > last > 0:
             # Past the last measurement the other data sets differ by no less than they did there.
-            known = self.estimate(last)
+            known = self._at_last
             if known is not None and known.acceptance_length > 1.0:
                 gain = (own.acceptance_length - 1.0) / (known.acceptance_length - 1.0)
                 low = min(low, 1.0 + gain * (known.low - 1.0))
                 high = max(high, min(1.0 + gain * (known.high - 1.0), 1.0 + draft_length))
-        return replace(own, low=low, high=high)
+        return msgspec.structs.replace(own, low=low, high=high)
 
 
 class ConstantRate:
@@ -238,7 +247,7 @@ class AssumedLengths:
         """AL at `draft_length`; beyond the lengths given it is extrapolated, else assumed."""
         found = self._curve.estimate(draft_length)
         assert found is not None  # only trees have gaps
-        return found if found.basis == "extrapolated" else replace(found, basis="assumed")
+        return found if found.basis == "extrapolated" else msgspec.structs.replace(found, basis="assumed")
 
 
 class Acceptance(Protocol):
@@ -304,8 +313,7 @@ def _curve(points: Sequence[AcceptancePoint]) -> AcceptanceCurve:
         if point.per_position is not None and point.per_position_kind == "measured":
             for length in range(1, len(point.per_position)):
                 truncated[length] = 1.0 + sum(point.per_position[:length])
-    widths = _tree_widths(points)
-    return AcceptanceCurve(measured, truncated={} if widths else truncated, tree_widths=widths)
+    return AcceptanceCurve(measured, truncated=truncated, tree_widths=_tree_widths(points))
 
 
 def _tree_widths(points: Sequence[AcceptancePoint]) -> dict[int, int]:

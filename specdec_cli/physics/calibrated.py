@@ -7,7 +7,6 @@ fractions of them that kernels achieve.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
@@ -119,8 +118,7 @@ def _drafting(overheads: Overheads, constants: Constants, trees: bool) -> dict[s
     }
 
 
-@dataclass(frozen=True, slots=True)
-class StepCorrection:
+class StepCorrection(msgspec.Struct, frozen=True):
     """Measured over computed step: by batch, for D = 0, 1, 2, ..."""
 
     factors: Mapping[float, tuple[float, ...]]
@@ -146,8 +144,7 @@ class StepCorrection:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyCurve:
+class VerifyCurve(msgspec.Struct, frozen=True):
     """The target's pass over n tokens of one request as measured, stairs and all."""
 
     tokens: tuple[int, ...]

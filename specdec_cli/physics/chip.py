@@ -133,7 +133,7 @@ def check_domain(chip: Chip, gpus: int) -> None:
     if gpus > chip.domain_gpus:
         raise UsageError(
             f"{gpus} GPUs exceed the scale-up domain of {chip.name} ({chip.domain_gpus} GPUs); "
-            f"links between nodes are not modelled: use at most --gpus {chip.domain_gpus}"
+            f"links between nodes are not modelled: use at most --gpus {chip.domain_gpus}, --tp likewise"
         )
 
 
@@ -321,7 +321,7 @@ def lower_bound_s(operation: Operation, costs: Cost, chip: Chip) -> Floats:
     if isinstance(operation, AllReduceHidden | ExpertExchange):
         return costs.bytes / chip.link_bandwidth
     peak = operation_peak(operation, chip) or chip.peak("bf16")
-    figures = kernel_figures(operation, chip) if isinstance(operation, Linear) else None
+    figures = kernel_figures(operation, chip)
     if isinstance(figures, GemmKernel) and figures.tile is not None:
         peak = max(peak, chip.peak(figures.tile.compute))
     return np.maximum(costs.flops / peak, costs.bytes / chip.bandwidth)

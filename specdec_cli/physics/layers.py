@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
 from specdec_cli.errors import UsageError
@@ -27,8 +25,7 @@ from specdec_cli.profiles.parameters import layer_state_bytes
 from specdec_cli.profiles.schema import PartDtypes, WeightDtype
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True):
     """How one replica is spread over GPUs."""
 
     tp: int = 1
@@ -58,8 +55,7 @@ class Layout:
         return self.gpus // self.ep
 
 
-@dataclass(frozen=True, slots=True)
-class Dtypes:
+class Dtypes(msgspec.Struct, frozen=True):
     """The dtype of every part, resolved."""
 
     attention: WeightDtype

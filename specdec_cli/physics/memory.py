@@ -39,23 +39,23 @@ class MemoryBill:
     """Recurrent state of one request; with saved states it is held once more for each draft position."""
     saves_states: bool
 
-    def per_request(self, draft_lengths: Floats, *, drafting: np.ndarray) -> Floats:
-        """Bytes that one request holds, for each draft length."""
-        states = self.state_per_request * (1.0 + (draft_lengths if self.saves_states else np.minimum(draft_lengths, 1)))
+    def per_request(self, drafted: Floats, *, drafting: np.ndarray) -> Floats:
+        """Bytes that one request holds, for each number of drafted nodes: D of a chain, W - 1 of a tree."""
+        states = self.state_per_request * (1.0 + (drafted if self.saves_states else np.minimum(drafted, 1)))
         return self.kv_per_request + states + np.where(drafting, self.draft_kv_per_request, 0.0)
 
-    def needed(self, rank_requests: Floats, draft_lengths: Floats) -> Floats:
-        """Bytes needed on the fullest GPU; speculation off (D = 0) holds no drafter."""
-        drafting = draft_lengths > 0
+    def needed(self, rank_requests: Floats, drafted: Floats) -> Floats:
+        """Bytes needed on the fullest GPU; speculation off (nothing drafted) holds no drafter."""
+        drafting = drafted > 0
         weights = self.target_weights + np.where(drafting, self.draft_weights, 0.0)
-        return weights + rank_requests * self.per_request(draft_lengths, drafting=drafting)
+        return weights + rank_requests * self.per_request(drafted, drafting=drafting)
 
-    def largest_batch(self, draft_length: int) -> float:
-        """Requests of one attention rank that fit; below 1 where even one does not."""
-        lengths = np.asarray(float(draft_length))
-        drafting = lengths > 0
-        free = self.usable - self.target_weights - (self.draft_weights if draft_length else 0.0)
-        per_request = float(self.per_request(lengths, drafting=drafting))
+    def largest_batch(self, drafted: int) -> float:
+        """Requests of one attention rank that fit beside so many drafted nodes each; below 1: not even one."""
+        nodes = np.asarray(float(drafted))
+        drafting = nodes > 0
+        free = self.usable - self.target_weights - (self.draft_weights if drafted else 0.0)
+        per_request = float(self.per_request(nodes, drafting=drafting))
         return max(0.0, free) / per_request if per_request > 0 else float("inf")
 
 

@@ -155,3 +155,6 @@ Operation = (
 
 # Operations whose time depends on the number of tokens alone, so that it is computed once for each token count.
 BY_TOKENS = (Linear, SmallKernels, AllReduceHidden, Logits)
+
+# Operations that take a fixed time and as much again for each request: their bytes and FLOPs are each request's own.
+BY_REQUEST = (Attention, LatentAttention, IndexerScan, RecurrentState)

@@ -23,6 +23,8 @@ MLA_TAU_L_REFERENCE = 256  # tau_l_us counts doublings of the context past this 
 MLA_ROW_TILE = 64  # absorbed MLA kernels pad their rows to this many (measured tables, every chip)
 SMALLEST_ROW_TILE = 16  # rows of the smallest tensor-core tile: attention pads to 16, 32, 64, then whole tiles
 
+SMALLEST = 5e-324  # above 0
+
 # Largest over mean tokens per GPU under expert parallelism: one constant fits serving runs as well as any
 # imbalance model that was tried.
 EXPERT_PARALLEL_IMBALANCE = 1.15
@@ -45,7 +47,7 @@ class Cost(NamedTuple):
 
     def times(self, count: float) -> Cost:
         """`count` such operations, one after the other."""
-        return Cost(*(part * count for part in self))
+        return self if count == 1 else Cost(*(part * count for part in self))
 
     def upper_s(self) -> Floats:
         """Nothing overlaps: the sum of both sides and the fixed part. A fitted exponent below 1 stands for more than
@@ -55,11 +57,13 @@ class Cost(NamedTuple):
 
 def p_norm(a: ArrayLike, b: ArrayLike, p: float) -> Floats:
     """(a^p + b^p)^(1/p), scaled so that neither power under- nor overflows. p = 1: sum; large p: max."""
-    a, b = np.broadcast_arrays(np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64))
+    a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if p == 1.0:
+        added: Floats = a + b
+        return added
     top = np.maximum(a, b)
-    safe = np.where(top > 0, top, 1.0)
     with np.errstate(under="ignore"):
-        ratio: Floats = (np.minimum(a, b) / safe) ** p
+        ratio: Floats = (np.minimum(a, b) / np.maximum(top, SMALLEST)) ** p  # 0 where both are
     combined: Floats = top * (1.0 + ratio) ** (1.0 / p)
     return combined
 
@@ -121,7 +125,7 @@ def gemm_seconds(
 def _gemm_work(m: Floats, n: float, k: float, weight_bytes: float, kernel: GemmKernel) -> tuple[Floats, Floats]:
     """FLOPs and bytes of a matrix multiplication."""
     moved = n * k * weight_bytes + m * (k * activation_bytes(kernel) + n * ACTIVATION_BYTES)
-    return 2.0 * m * n * k, moved
+    return m * (2.0 * n * k), moved
 
 
 def _one_gemm(
@@ -130,13 +134,15 @@ def _one_gemm(
     flops, moved = _gemm_work(m, n, k, weight_bytes, kernel)
     compute_s, memory_s = flops / (kernel.eta_c * peak), moved / (kernel.eta_m * bandwidth)
     overlapped = p_norm(compute_s, memory_s, kernel.overlap_exponent)
-    with_serial = np.hypot(overlapped, kernel.tau_k_us * US * k / TAU_K_REFERENCE)
-    fixed = with_serial - overlapped + kernel.tau_us * US
-    quantise = np.zeros_like(m)
+    serial_s = kernel.tau_k_us * US * k / TAU_K_REFERENCE
+    # Not np.hypot, which takes ten times as long; rounding must not make the sum of two squares the smaller.
+    with_serial = np.maximum(np.sqrt(overlapped * overlapped + serial_s * serial_s), overlapped)
+    seconds = with_serial + kernel.tau_us * US
+    fixed = seconds - overlapped
     if kernel.eta_q is not None:
-        quantise = m * k * (ACTIVATION_BYTES + activation_bytes(kernel)) / (kernel.eta_q * bandwidth)
-    seconds = with_serial + kernel.tau_us * US + quantise
-    return Cost(seconds, compute_s, memory_s + quantise, fixed, flops, moved)
+        quantise = m * (k * (ACTIVATION_BYTES + activation_bytes(kernel)) / (kernel.eta_q * bandwidth))
+        seconds, memory_s = seconds + quantise, memory_s + quantise
+    return Cost(seconds, compute_s, memory_s, fixed, flops, moved)
 
 
 def activation_bytes(kernel: GemmKernel | MoeKernel) -> float:

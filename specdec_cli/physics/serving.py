@@ -9,7 +9,7 @@ others, its own comes before its first token. dT_pre is what one prompt adds: to
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import msgspec
@@ -33,8 +33,7 @@ PREFILL_CHUNK_TOKENS = 8192  # a prefill step takes in so many at most: SGLang's
 PASSES = 2  # of the fixed point between decode batch and TPOT; a third changes it by less than 0.1 %
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(msgspec.Struct, frozen=True):
     """Prompt and answer lengths, tokens."""
 
     input_tokens: int
@@ -49,8 +48,7 @@ class Workload:
         return self.input_tokens + self.output_tokens / 2
 
 
-@dataclass(frozen=True, slots=True)
-class ServingTimes:
+class ServingTimes(msgspec.Struct, frozen=True):
     """A grid of serving points; arrays of one shape."""
 
     tpot_s: Floats
@@ -89,7 +87,8 @@ def serving_times(
         replica. draft_lengths, widths, lengths: (1, nd), D, W and AL.
     """
     ranks = step.ranks
-    capacity = np.array([memory.largest_batch(int(d)) for d in np.ravel(draft_lengths)])[None, :]
+    drafted = np.where(draft_lengths > 0, widths - 1.0, 0.0)
+    capacity = np.array([memory.largest_batch(int(nodes)) for nodes in np.ravel(drafted)])[None, :]
     most = np.minimum(concurrency / ranks, np.maximum(capacity, 1.0))
     others = np.maximum(most - 1.0, 0.0)
     output = float(workload.output_tokens)

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from specdec_cli.physics.calibrated import StepCorrection, VerifyCurve
 from specdec_cli.physics.chip import Chip, Shape, lower_bound_s, operation_cost
 from specdec_cli.physics.drafting import DraftPlan
-from specdec_cli.physics.operations import BY_TOKENS, Experts, Operation
+from specdec_cli.physics.operations import BY_REQUEST, BY_TOKENS, ExpertExchange, Experts, Operation
 from specdec_cli.physics.roofline import Cost, Floats
 from specdec_cli.profiles.schema import Overheads
 from specdec_cli.units import MS, US
@@ -43,29 +46,111 @@ class StepTimes(msgspec.Struct, frozen=True):
         return self.verify_s + self.draft_s
 
 
-def _depends_on_tokens(operation: Operation, ranks: int) -> bool:
-    if isinstance(operation, Experts):
-        return ranks == 1 and operation.routing_overlap == 0.0
-    return isinstance(operation, BY_TOKENS)
+class PassTimes(NamedTuple):
+    """The time of a forward pass and where it goes, as in `Cost`; arrays that broadcast together, s."""
+
+    seconds: Floats
+    compute_s: Floats
+    memory_s: Floats
+    fixed_s: Floats
+
+    def scaled(self, factor: Floats) -> PassTimes:
+        """`factor` such passes, one after the other."""
+        return PassTimes(*(part * factor for part in self))
 
 
-def pass_cost(operations: Iterable[Operation], shape: Shape, chip: Chip) -> Cost:
-    """The summed cost of a forward pass; arrays of the shape that `shape` broadcasts to.
+def pass_cost(operations: Iterable[Operation], shape: Shape, chip: Chip) -> PassTimes:
+    """The summed times of a forward pass; arrays of the shape that `shape` broadcasts to.
 
-    Operations whose time depends on the number of tokens alone are evaluated once for each distinct number.
+    Few operations are evaluated at every point of it: those whose time depends on a number of tokens alone are once
+    for each distinct number, those that take as long again for each request once for each width and context.
     """
     grid = np.broadcast_shapes(shape.requests.shape, shape.width.shape, shape.context.shape)
-    tokens = np.broadcast_to(shape.rank_tokens, grid)
-    distinct, where = np.unique(tokens, return_inverse=True)
-    by_tokens = Shape(distinct, np.ones_like(distinct), np.ones_like(distinct))
-    token_sum = [np.zeros_like(distinct) for _ in Cost._fields]
-    total = [np.zeros(grid) for _ in Cost._fields]
+    of_rank, of_replica, of_request, others = _sorted_by_need(operations)
+    parts = [_at_every_point([operation], shape, chip) for operation in others]
+    if of_rank:
+        parts.append(_by_tokens(of_rank, shape.rank_tokens, chip))
+    if of_replica:
+        parts.append(_by_tokens(of_replica, shape.requests * shape.width, chip))
+    if of_request:
+        parts.append(_by_request(of_request, shape, chip))
+    return PassTimes(*(np.broadcast_to(part, grid) for part in _total(parts)))
+
+
+def _sorted_by_need(operations: Iterable[Operation]) -> tuple[list[Operation], ...]:
+    """Operations that need the tokens of a rank alone, those of the replica, each request's alone; the others."""
+    of_rank: list[Operation] = []
+    of_replica: list[Operation] = []
+    of_request: list[Operation] = []
+    others: list[Operation] = []
     for operation in operations:
-        alone = _depends_on_tokens(operation, shape.ranks)
-        costs = operation_cost(operation, by_tokens if alone else shape, chip)
-        for place, part in zip(token_sum if alone else total, costs, strict=True):
-            place += part
-    return Cost(*(t + s[where].reshape(grid) for t, s in zip(total, token_sum, strict=True)))
+        if isinstance(operation, Experts):
+            alone = of_rank if operation.ranks == 1 else of_replica
+            (alone if operation.routing_overlap == 0.0 else others).append(operation)
+        elif isinstance(operation, (*BY_TOKENS, ExpertExchange)):
+            of_rank.append(operation)
+        else:
+            (of_request if isinstance(operation, BY_REQUEST) else others).append(operation)
+    return of_rank, of_replica, of_request, others
+
+
+def _at_every_point(operations: Sequence[Operation], shape: Shape, chip: Chip) -> PassTimes:
+    costs = (operation_cost(operation, shape, chip) for operation in operations)
+    return _total([PassTimes(one.seconds, one.compute_s, one.memory_s, one.fixed_s) for one in costs])
+
+
+def _by_tokens(operations: Sequence[Operation], tokens: Floats, chip: Chip) -> PassTimes:
+    """Operations that depend on a number of tokens alone; arrays of the shape of `tokens`."""
+    distinct, place = distinct_values(np.asarray(tokens))
+    one = np.ones(())
+    found = PassTimes(*(np.empty(distinct.size) for _ in PassTimes._fields))
+    for start in range(0, distinct.size, BLOCK):
+        block = slice(start, start + BLOCK)
+        alone = _at_every_point(operations, Shape(distinct.reshape(-1)[block], one, one), chip)
+        for part, values in zip(found, alone, strict=True):
+            part[block] = values
+    return PassTimes(*(part.reshape(tokens.shape) if place is None else np.take(part, place) for part in found))
+
+
+def _by_request(operations: Sequence[Operation], shape: Shape, chip: Chip) -> PassTimes:
+    """Operations that take a fixed time and as much again for each request of the rank."""
+    one = _at_every_point(operations, Shape(np.ones(()), shape.width, shape.context), chip)
+    requests = shape.rank_requests
+    each = one.seconds - one.fixed_s
+    return PassTimes(one.fixed_s + requests * each, requests * one.compute_s, requests * one.memory_s, one.fixed_s)
+
+
+def _total(parts: Sequence[PassTimes]) -> PassTimes:
+    return PassTimes(*(reduce(np.add, column) for column in zip(*parts, strict=True))) if parts else NONE
+
+
+NONE = PassTimes(*(np.zeros(()) for _ in PassTimes._fields))
+
+BLOCK = 8192
+"""Token counts evaluated together: few enough that what is computed on the way stays in the processor's cache."""
+
+SPARSEST = 8
+"""Whole numbers are told apart by a table up to the largest of them, unless it had more than so many places each."""
+
+
+def distinct_values(values: Floats) -> tuple[Floats, NDArray[np.intp] | None]:
+    """The distinct ones among `values`, none negative, rising, and the place of each value among them.
+
+    Whole numbers alone, without sorting; the place is None, and the values are as they came, where a search would
+    cost more than it saves: among fractions few are equal.
+    """
+    largest = values.max(initial=0.0)
+    if values.size < 2 or largest > SPARSEST * values.size + 1000:
+        return values, None
+    whole = values.astype(np.intp)  # after the test of size: past 2^63 no whole number holds them
+    if not np.array_equal(whole, values):
+        return values, None
+    found = np.zeros(int(largest) + 1, dtype=np.bool_)
+    found[whole] = True
+    distinct = np.flatnonzero(found)
+    places = np.empty(len(found), dtype=np.intp)
+    places[distinct] = np.arange(len(distinct))
+    return distinct.astype(np.float64), places[whole]
 
 
 def pass_breakdown(operations: Sequence[Operation], shape: Shape, chip: Chip) -> list[tuple[Operation, Cost]]:
@@ -142,6 +227,8 @@ class StepModel:
         fee = self.entry_fee_s(draft_lengths, widths)
         target_s = plain.seconds + host
         verify_s = np.where(speculating, verify.seconds + host + fee, target_s)
+        if self.curve is not None:  # measured passes scatter, and one over more tokens takes no less than a plain one
+            verify_s = np.maximum(verify_s, target_s)
         drafting = self.draft(batches, draft_lengths, widths, lengths, context, target_s)
         times = StepTimes(
             target_s=np.broadcast_to(target_s, verify_s.shape),
@@ -164,7 +251,7 @@ class StepModel:
         parts = (times.compute_s * factor, times.memory_s * factor, times.fixed_s * factor)
         return StepTimes(np.broadcast_to(target, verify.shape), verify, draft, *parts)
 
-    def target_pass(self, shape: Shape) -> Cost:
+    def target_pass(self, shape: Shape) -> PassTimes:
         """A pass of the target, as its user's curve has it where there is one."""
         costs = pass_cost(self.target, shape, self.chip)
         if self.curve is None:
@@ -174,29 +261,26 @@ class StepModel:
         tokens, where = np.unique(wanted, return_inverse=True)
         alone = pass_cost(self.target, Shape(np.ones(()), tokens, np.asarray(self.curve.context)), self.chip)
         factor = (self.curve.at(tokens) / alone.seconds)[where].reshape(grid)
-        return _scale(costs, factor)._replace(flops=costs.flops, bytes=costs.bytes)
+        return costs.scaled(factor)
 
     def draft(
         self, batches: Floats, draft_lengths: Floats, widths: Floats, lengths: Floats, context: Floats, target_s: Floats
-    ) -> Cost:
+    ) -> PassTimes:
         """T_draft and its parts; zero where D = 0."""
-        grid = np.broadcast_shapes(batches.shape, draft_lengths.shape)
-        zero = np.zeros(grid)
-        if self.plan is None or not np.any(draft_lengths):
-            return Cost(zero, zero, zero, zero, zero, zero)
         plan = self.plan
-        host = self.draft_host_s(draft_lengths, widths, target_s) + zero
-        if plan.lookup:
-            return Cost(host, zero, zero, host, zero, zero)
-        kernels = _add(
-            *(
-                _scale(pass_cost(phase.operations, phase.shape, self.chip), phase.repeats)
+        if plan is None or not np.any(draft_lengths):
+            parts = [NONE]
+        else:
+            host = self.draft_host_s(draft_lengths, widths, target_s)
+            on = (draft_lengths > 0).astype(np.float64)
+            parts = [
+                pass_cost(phase.operations, phase.shape, self.chip).scaled(phase.repeats * on)
                 for phase in self.draft_phases(plan, batches, draft_lengths, widths, lengths, context)
-            )
-        )
-        on = (draft_lengths > 0) + zero
-        costs = _scale(kernels, on)
-        return costs._replace(seconds=costs.seconds + host, fixed_s=costs.fixed_s + host)
+                if phase.operations
+            ]
+            parts.append(NONE._replace(seconds=host, fixed_s=host))
+        grid = np.broadcast_shapes(batches.shape, draft_lengths.shape)
+        return PassTimes(*(np.broadcast_to(part, grid) for part in _total(parts)))
 
     def draft_host_s(self, draft_lengths: Floats, widths: Floats, target_s: Floats) -> Floats:
         """The engine's time for D draft tokens, beside the kernels: its cost of each pass, or of a look-up."""
@@ -240,7 +324,9 @@ class StepModel:
         # A chain drafts one token a pass; a tree expands its best branches, or, where those are not stated, as many as
         # it verifies of that depth.
         branches = np.asarray(self.branches)
-        rows = np.where(branches > 1.0, branches, (widths - 1.0) / np.maximum(draft_lengths, 1.0))
+        rows = np.ones(())
+        if np.any(self.draws_trees(draft_lengths, widths)):
+            rows = np.where(branches > 1.0, branches, (widths - 1.0) / np.maximum(draft_lengths, 1.0))
         return [
             fusion,
             phase("first pass", plan.body, lengths, one),
@@ -249,17 +335,11 @@ class StepModel:
         ]
 
 
-def _scale(costs: Cost, factor: Floats) -> Cost:
-    return Cost(*(part * factor for part in costs))
+BOUNDS = ("memory", "compute", "latency")
 
 
-def _add(*costs: Cost) -> Cost:
-    return Cost(*(np.asarray(sum(parts)) for parts in zip(*costs, strict=True)))
-
-
-def bound(times: StepTimes) -> np.ndarray:
-    """What bounds each step: `memory`, `compute` or `latency` (launches, floors and overheads), the largest part."""
-    parts = np.stack([times.memory_s, times.compute_s, times.fixed_s])
-    names = np.array(["memory", "compute", "latency"])
-    picked: np.ndarray = names[np.argmax(parts, axis=0)]
+def bound(times: StepTimes) -> NDArray[np.int8]:
+    """What bounds each step, as its place in BOUNDS: the largest part; `latency`: launches, floors and overheads."""
+    picked = (times.compute_s > times.memory_s).astype(np.int8)
+    picked[times.fixed_s > np.maximum(times.memory_s, times.compute_s)] = BOUNDS.index("latency")
     return picked

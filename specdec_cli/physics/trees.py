@@ -6,7 +6,7 @@ TensorRT-LLM run them), and the best W - 1 candidates of all levels are verified
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import msgspec
 
 from specdec_cli.physics.acceptance import Acceptance, AcceptanceCurve, AcceptanceEstimate
 from specdec_cli.profiles.schema import Mechanism
@@ -14,8 +14,7 @@ from specdec_cli.profiles.schema import Mechanism
 DRAW_TREES: frozenset[Mechanism] = frozenset({"eagle", "eagle3"})
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
+class Tree(msgspec.Struct, frozen=True):
     """The shape of a draft tree, whatever its depth."""
 
     topk: int
@@ -87,10 +86,10 @@ class TreeAcceptance:
         if found is None or (not self._stated and found.verify_width > width):
             return None
         if self._stated:
-            return replace(found, verify_width=width)
+            return msgspec.structs.replace(found, verify_width=width)
         # The best nodes of a tree accept no less than the best path alone, and no tree accepts more than its depth.
         basis = found.basis if found.basis == "extrapolated" else "assumed"
-        return replace(found, basis=basis, high=1.0 + draft_length, verify_width=width)
+        return msgspec.structs.replace(found, basis=basis, high=1.0 + draft_length, verify_width=width)
 
     def _own(self, draft_length: int) -> AcceptanceEstimate | None:
         """What was measured with trees of this depth and width."""

@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 import msgspec
 
 from specdec_cli.profiles.schema import (
+    AcceptanceLength,
     Count,
-    CountOrZero,
+    DraftLengthOrZero,
     KvDtype,
     Name,
     NonNegative,
@@ -43,10 +44,10 @@ class CalibratedRow(Record, frozen=True, kw_only=True):
     """One measured step, and what the model says of it before and after."""
 
     batch: Positive
-    draft_length: CountOrZero
+    draft_length: DraftLengthOrZero
     verify_width: Count | None = None
     """Verified tokens a request, for a tree; None: a chain, 1 + D."""
-    acceptance_length: Annotated[float, msgspec.Meta(ge=1)] | None = None
+    acceptance_length: AcceptanceLength | None = None
     context_tokens: Positive
     step_ms: Positive
     prior_ms: Positive
@@ -78,7 +79,7 @@ class CorrectionPoint(Record, frozen=True, kw_only=True):
     """Measured over fitted step."""
 
     batch: Positive
-    draft_length: CountOrZero
+    draft_length: DraftLengthOrZero
     factor: Positive
 
 
@@ -94,7 +95,7 @@ class CalibratedRange(Record, frozen=True, kw_only=True):
 
     batch: Annotated[list[Positive], msgspec.Meta(min_length=2, max_length=2)]
     """Smallest, largest."""
-    draft_length: Annotated[list[CountOrZero], msgspec.Meta(min_length=2, max_length=2)]
+    draft_length: Annotated[list[DraftLengthOrZero], msgspec.Meta(min_length=2, max_length=2)]
     context_tokens: Annotated[list[Positive], msgspec.Meta(min_length=2, max_length=2)]
 
 

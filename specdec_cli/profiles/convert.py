@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,6 +19,8 @@ from specdec_cli.profiles.schema import Profile
 from specdec_cli.profiles.yaml_reader import Document, KeyPath, dotted
 
 P = TypeVar("P", bound=Profile)
+
+MOST_PROBLEMS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +50,23 @@ def convert(document: Document, data: Mapping[str | int, Any], record: type[P]) 
     try:
         return msgspec.convert(data, record, strict=True)
     except msgspec.ValidationError as error:
-        problems = problems_of(document, data, record)
         # The walk knows every type that the schema uses; should it miss one, msgspec's own words still stand.
-        first = problems[0] if problems else Problem((), str(error))
+        first = next(_walk(document, data, record), Problem((), str(error)))
         raise first.error(document) from None
 
 
 def problems_of(document: Document, data: Mapping[str | int, Any], record: type[Profile]) -> list[Problem]:
-    """Everything about `data` that does not fit the record's types, in the order of reading; empty: it fits."""
+    """What about `data` does not fit the record's types, in the order of reading; empty: it fits.
+
+    Of very many problems the first MOST_PROBLEMS: a file with more is of another form.
+    """
+    return list(islice(_walk(document, data, record), MOST_PROBLEMS))
+
+
+def _walk(document: Document, data: Mapping[str | int, Any], record: type[Profile]) -> Iterator[Problem]:
     import msgspec.inspect  # only mistakes pay for it
 
-    return list(_Walk(document).check(data, msgspec.inspect.type_info(record), ()))
+    return _Walk(document).check(data, msgspec.inspect.type_info(record), ())
 
 
 class _Walk:
@@ -143,7 +152,10 @@ class _Walk:
             yield self._mismatch(value, "a list", key, "put it in [ ], or on lines that start with `- `")
             return
         if expected.min_length is not None and len(value) < expected.min_length:
-            yield Problem(key, f"expected at least {expected.min_length} entry, found an empty list")
+            least = f"{expected.min_length} {'entry' if expected.min_length == 1 else 'entries'}"
+            yield Problem(key, f"expected at least {least}, found {len(value) or 'an empty list'}")
+        if expected.max_length is not None and len(value) > expected.max_length:
+            yield Problem(key, f"expected at most {expected.max_length} entries, found {len(value)}")
         for index, item in enumerate(value):
             yield from self.check(item, expected.item_type, (*key, index))
 
@@ -161,7 +173,7 @@ class _Walk:
         yield self._mismatch(value, wants, key, hint)
 
     def _scalar(self, value: Any, expected: Any, key: KeyPath) -> Iterator[Problem]:
-        wants = describe_type(expected)
+        wants = describe_type(expected, value)
         match type(expected).__name__:
             case "StrType":
                 if not isinstance(value, str):
@@ -218,8 +230,8 @@ def number_hint(value: Any) -> str | None:
     return None
 
 
-def describe_type(expected: Any) -> str:
-    """What a `msgspec.inspect` type takes, in words."""
+def describe_type(expected: Any, found: Any = None) -> str:
+    """What a `msgspec.inspect` type takes, in words; limits that nobody meets are named where `found` passes them."""
     match type(expected).__name__:
         case "StrType":
             if expected.pattern is not None:
@@ -228,9 +240,9 @@ def describe_type(expected: Any) -> str:
         case "BoolType":
             return "true or false"
         case "IntType":
-            return f"a whole number{_range(expected)}"
+            return f"a whole number{_range(expected, found)}"
         case "FloatType":
-            return f"a number{_range(expected)}"
+            return f"a number{_range(expected, found)}"
         case "LiteralType":
             values = [str(value) for value in expected.values]
             return f"one of {_listed(values)}" if len(values) > 1 else values[0]
@@ -243,10 +255,18 @@ def describe_type(expected: Any) -> str:
             return "a mapping"
 
 
-def _range(expected: Any) -> str:
+NEAR_ZERO, FAR_OFF = 1e-5, 1e4
+"""Limits past these stand against overflow alone."""
+
+
+def _range(expected: Any, found: Any) -> str:
+    figure = found if isinstance(found, int | float) and not isinstance(found, bool) else 0
     low = f" of at least {expected.ge:g}" if expected.ge is not None else ""
-    low = f" above {expected.gt:g}" if expected.gt is not None else low
-    high = f" at most {expected.le:g}" if expected.le is not None else ""
+    if expected.gt is not None:
+        low = f" above {expected.gt if expected.gt > NEAR_ZERO or 0 < figure <= expected.gt else 0:g}"
+    high = ""
+    if expected.le is not None and (expected.le < FAR_OFF or figure > expected.le):
+        high = f" at most {expected.le:g}"
     return low + (" and" if low and high else "") + high
 
 

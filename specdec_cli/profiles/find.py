@@ -60,10 +60,11 @@ class Finder:
         """A chip by name or file. Raises ProfileError, as every look-up here does."""
         return self._find("hardware", name_or_file)
 
-    def model(self, name_or_file: str) -> Loaded[Model]:
+    def model(self, name_or_file: str, *, files: bool = True) -> Loaded[Model]:
         """A model by name, alias (`meta-llama/Llama-3.1-8B-Instruct`) or file; a `config.json` of Hugging Face, or a
-        folder that holds one, is imported."""
-        return self._find("model", name_or_file)
+        folder that holds one, is imported. Without `files` by name or alias alone: what stands in a profile or a log
+        leads to no file."""
+        return self._find("model", name_or_file, files=files)
 
     def acceptance(self, name_or_file: str) -> Loaded[AcceptanceProfile]:
         """Measured acceptance by name or file."""
@@ -104,19 +105,20 @@ class Finder:
             self._indexes[kind] = index
         return self._indexes[kind]
 
-    def _find(self, kind: str, name: str) -> Loaded[Any]:
-        found = self._given(kind, name)
+    def _find(self, kind: str, name: str, *, files: bool = True) -> Loaded[Any]:
+        found = self._given(kind, name, files=files)
         if found is None:
             raise self._unknown(kind, name)
         return found
 
-    def _given(self, kind: str, name: str) -> Loaded[Any] | None:
-        """By file, name, name with case ignored, or alias; None: nothing of the kind."""
-        path = Path(os.path.expanduser(name))  # noqa: PTH111  (Path.expanduser raises for an unknown user)
-        if kind == "model" and (name.casefold().endswith(".json") or (os.sep in name and holds_config(path))):
-            return self._imported(path)
-        if name.casefold().endswith(ENDINGS) or (os.sep in name and os.path.isfile(path)):  # noqa: PTH113
-            return self._file(kind, path)
+    def _given(self, kind: str, name: str, *, files: bool = True) -> Loaded[Any] | None:
+        """By file (where `files`), name, name with case ignored, or alias; None: nothing of the kind."""
+        if files and "\0" not in name:
+            path = Path(os.path.expanduser(name))  # noqa: PTH111  (Path.expanduser raises for an unknown user)
+            if kind == "model" and (name.casefold().endswith(".json") or (os.sep in name and holds_config(path))):
+                return self._imported(path)
+            if name.casefold().endswith(ENDINGS) or (os.sep in name and os.path.isfile(path)):  # noqa: PTH113
+                return self._file(kind, path)
         index = self._index(kind)
         if name in index:
             return self._named(kind, name)
@@ -147,9 +149,9 @@ class Finder:
         return self._loaded[key]
 
     def known_model(self, name_or_alias: str) -> Model | None:
-        """The model of that name or alias, None where there is none (or it does not load)."""
+        """The model of that name or alias, None where there is none (or it does not load); no file."""
         try:
-            found = self._given("model", name_or_alias)
+            found = self._given("model", name_or_alias, files=False)
         except ProfileError:
             return None
         return found.record if found is not None else None
@@ -192,7 +194,7 @@ class Finder:
         stem = next((stem for stem in index if same(stem, target)), None)
         if stem is not None:
             return stem
-        found = self._given("model", target)
+        found = self._given("model", target, files=False)
         return str(found.record.name) if found is not None else target
 
     def _base_of(self, name: str) -> tuple[str, bool] | None:

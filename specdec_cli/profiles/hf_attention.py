@@ -191,7 +191,7 @@ def _mamba(reader: ConfigReader) -> Attention:
 
 
 def _state_dtype(reader: ConfigReader) -> KvDtype:
-    name = reader.get("mamba_ssm_cache_dtype", "mamba_ssm_dtype")
+    name = reader.text("mamba_ssm_cache_dtype", "mamba_ssm_dtype")
     if name is None:
         reader.assume("The recurrent state is kept in fp32, as the reference kernels do; no key says so.")
         return "fp32"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from specdec_cli.profiles.hf_attention import head_dim_of, heads_of
-from specdec_cli.profiles.hf_reader import ConfigReader
+from specdec_cli.profiles.hf_reader import LARGEST, ConfigReader
 from specdec_cli.profiles.schema import Attention, DenseFfn, Ffn, Gqa
 
 MULTIPLE = 256  # widths are rounded up to it, `_find_multiple` of DeciLMConfig
@@ -67,7 +67,7 @@ def _width(reader: ConfigReader, part: Mapping[str, Any], number: int) -> int:
     if part.get("intermediate_size"):
         return _number(reader, part, number, "ffn", "intermediate_size")
     multiplier = part.get("ffn_mult")
-    if isinstance(multiplier, bool) or not isinstance(multiplier, (int, float)) or multiplier <= 0:
+    if isinstance(multiplier, bool) or not isinstance(multiplier, int | float) or not 0 < multiplier < LARGEST:
         raise reader.missing(f"block_configs[{number}].ffn.ffn_mult")
     width = int(2 * multiplier * reader.integer("hidden_size") / 3)
     return -(-width // MULTIPLE) * MULTIPLE

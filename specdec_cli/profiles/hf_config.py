@@ -166,6 +166,8 @@ def _tied(reader: ConfigReader) -> bool:
         value = data.get("tie_word_embeddings")
         if isinstance(value, bool):
             return value
+        if value is not None:
+            raise reader.refuse(f"expected true or false, found {str(value)[:40]!r}", key="tie_word_embeddings")
     if reader.model_type not in TIED_BY_DEFAULT:
         raise reader.missing("tie_word_embeddings", why=f"no default is known for model_type {reader.model_type!r}")
     tied = TIED_BY_DEFAULT[reader.model_type]

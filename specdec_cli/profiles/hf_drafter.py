@@ -14,7 +14,7 @@ import msgspec
 
 from specdec_cli.profiles.hf_attention import head_dim_of, heads_of, kv_heads_of
 from specdec_cli.profiles.hf_quantisation import stored_dtype
-from specdec_cli.profiles.hf_reader import HIDDEN_KEYS, ConfigReader, read_json
+from specdec_cli.profiles.hf_reader import HIDDEN_KEYS, ConfigReader, architectures, read_json
 from specdec_cli.profiles.schema import Drafter, DraftHead, Mechanism, Source
 from specdec_cli.profiles.search import CONFIG_NAME
 
@@ -35,7 +35,7 @@ EAGLE3_FEATURES = 3  # hidden states of three target layers, where no list says 
 
 def is_draft(config: Mapping[str, Any]) -> bool:
     """Whether a `config.json` describes a draft head rather than a model."""
-    named = " ".join(map(str, config.get("architectures") or [])).lower()
+    named = architectures(config)
     return any(config.get(key) is not None for key in DRAFT_KEYS) or any(word in named for word, _ in ARCHITECTURES)
 
 
@@ -100,7 +100,7 @@ def drafter_from_config(
 
 
 def _mechanism(reader: ConfigReader) -> Mechanism:
-    named = " ".join(map(str, reader.outer.get("architectures") or [])).lower()
+    named = architectures(reader.outer)
     for word, mechanism in ARCHITECTURES:
         if word in named:
             if mechanism is None:

@@ -69,7 +69,7 @@ def _mixture_layers(reader: ConfigReader, layers: int) -> list[bool]:
     if isinstance(listed, list) and listed:
         return [layer in listed for layer in range(layers)]
     dense_first = reader.integer_or_none("first_k_dense_replace") or 0
-    dense_only = reader.get("mlp_only_layers") or []
+    dense_only = reader.items("mlp_only_layers")
     step = reader.integer_or_none("interleave_moe_layer_step", "decoder_sparse_step", "moe_layer_freq") or 1
     offset = 0 if reader.has("moe_layer_freq") else 1  # DeepSeek counts layers from 0, Llama-4 and Qwen from 1
     return [

@@ -5,7 +5,7 @@ A kind is `full`, `window`, `linear`, `mamba`, or nothing.
 
 from __future__ import annotations
 
-from specdec_cli.profiles.hf_reader import LAYER_KEYS, ConfigReader
+from specdec_cli.profiles.hf_reader import LAYER_KEYS, MOST_LAYERS, ConfigReader
 
 # One letter a layer in `hybrid_override_pattern` (Nemotron-H), and the same in words in `layers_block_type`.
 PATTERN_LETTERS = {"M": "mamba", "*": "full", "E": "", "-": ""}
@@ -24,11 +24,14 @@ LAYER_WORDS = {
 def layer_count(reader: ConfigReader) -> int:
     """Layers of the model: the key, or the length of a pattern where the key is left out (Nemotron-3 Ultra)."""
     layers = reader.integer_or_none("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-    if layers:
-        return layers
-    pattern = reader.get("hybrid_override_pattern", "layers_block_type")
-    if pattern is None:
+    pattern = reader.text("hybrid_override_pattern") or reader.names_list("layers_block_type")
+    if not layers and pattern is None:
         raise reader.missing(*LAYER_KEYS[:4])
+    found = layers or len(pattern or "")
+    if found > MOST_LAYERS:  # lists with an entry for each are made of it
+        raise reader.refuse(f"expected at most {MOST_LAYERS:,} layers, found {found:,}", key=LAYER_KEYS[0])
+    if layers or pattern is None:
+        return found
     reader.assume(f"num_hidden_layers is missing: {len(pattern)}, the length of the layer pattern.")
     return len(pattern)
 

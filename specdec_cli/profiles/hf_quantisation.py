@@ -7,12 +7,12 @@ that holds most of its weights; what is cut away by that is written into the ass
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from specdec_cli.profiles.hf_plan import Plan, check_patterns
 from specdec_cli.profiles.hf_reader import ConfigReader
 from specdec_cli.profiles.schema import (
     Attention,
@@ -60,35 +60,8 @@ SHARED_MODULES = (
 )
 DENSE_MODULES = ("mlp.gate_proj", "mlp.gate_up_proj", "mixer.up_proj", "feed_forward.gate_proj")
 MTP_PREFIXES = ("mtp.", "model.mtp.", "mtp.layers.0.")
-PREFIX = re.compile(r"^(?:model\.language_model\.|language_model\.model\.|model\.|backbone\.|transformer\.)")
 
 Weights = Mapping[tuple[str, ...], int]
-
-
-class _Plan:
-    """What the checkpoint converts: one dtype for all but a list, or a list of modules with a dtype each (and one for
-    the rest, where what was converted was quantised before)."""
-
-    def __init__(self, dtype: WeightDtype | None, left: list[str], converted: dict[str, WeightDtype]) -> None:
-        self.dtype = dtype
-        self.exact = {_stripped(name) for name in left if not _is_pattern(name)}
-        self.patterns = [_compiled(name) for name in left if _is_pattern(name)]
-        self.converted = {_stripped(name): value for name, value in converted.items()}
-
-    def dtype_of(self, spellings: tuple[str, ...]) -> WeightDtype | None:
-        """The dtype of a module under any of its spellings; None where it is left alone."""
-        if self.converted:
-            for name in spellings:
-                for prefix in _prefixes(name):
-                    if prefix in self.converted:
-                        return self.converted[prefix]
-            return None if self.exact.intersection(spellings) else self.dtype
-        for name in spellings:
-            if any(prefix in self.exact for prefix in _prefixes(name)):
-                return None
-            if any(pattern.match(full) for pattern in self.patterns for full in (name, f"model.{name}")):
-                return None
-        return self.dtype
 
 
 def part_dtypes(
@@ -162,7 +135,7 @@ def stored_dtype(reader: ConfigReader) -> WeightDtype:
 # ----------------------------------------------------------------------------------- what is converted to what
 
 
-def _plan(reader: ConfigReader, config: Any, side_file: Mapping[str, Any] | None) -> tuple[_Plan | None, KvDtype]:
+def _plan(reader: ConfigReader, config: Any, side_file: Mapping[str, Any] | None) -> tuple[Plan | None, KvDtype]:
     side = side_file.get("quantization", side_file) if side_file is not None else None
     if isinstance(side, Mapping) and side.get("quant_algo"):
         base = config if isinstance(config, Mapping) else {}
@@ -172,20 +145,22 @@ def _plan(reader: ConfigReader, config: Any, side_file: Mapping[str, Any] | None
     kv = _kv_dtype(reader, config.get("kv_cache_quant_algo") or config.get("kv_cache_scheme"))
     if config.get("quant_algo"):
         return _modelopt_plan(reader, config, config), kv
-    left = _left_alone(config)
+    left = _left_alone(reader, config)
     method = str(config.get("quant_method", "")).replace("_", "-")
-    return _Plan(_method_dtype(reader, method, config), left, {}), kv
+    return Plan(_method_dtype(reader, method, config), left, {}), kv
 
 
-def _left_alone(config: Mapping[str, Any]) -> list[str]:
+def _left_alone(reader: ConfigReader, config: Mapping[str, Any]) -> list[str]:
     for key in ("modules_to_not_convert", "ignore", "exclude_modules", "ignored_layers"):
         value = config.get(key)
         if isinstance(value, list):
-            return [str(item) for item in value]
+            names = [str(item) for item in value]
+            check_patterns(reader, key, names)
+            return names
     return []
 
 
-def _modelopt_plan(reader: ConfigReader, config: Mapping[str, Any], base: Mapping[str, Any]) -> _Plan:
+def _modelopt_plan(reader: ConfigReader, config: Mapping[str, Any], base: Mapping[str, Any]) -> Plan:
     algorithm = str(config["quant_algo"])
     if algorithm == "MIXED_PRECISION":
         layers = config.get("quantized_layers")
@@ -194,13 +169,16 @@ def _modelopt_plan(reader: ConfigReader, config: Mapping[str, Any], base: Mappin
         # DeepSeek-V4's NVFP4 copies: `quant_method` is still the fp8 of the checkpoint that was converted.
         before = base.get("weight_block_size") if base.get("quant_method") == "fp8" else None
         rest = _fp8(reader, before) if before else None
-        return _Plan(
-            rest, ["lm_head"], {name: _algorithm(reader, str(each["quant_algo"])) for name, each in layers.items()}
-        )
-    left = _left_alone(config)
+        converted: dict[str, WeightDtype] = {}
+        for name, each in layers.items():
+            if not isinstance(each, Mapping) or each.get("quant_algo") is None:
+                raise reader.missing(f"quantization_config.quantized_layers.{name}.quant_algo")
+            converted[name] = _algorithm(reader, str(each["quant_algo"]))
+        return Plan(rest, ["lm_head"], converted)
+    left = _left_alone(reader, config)
     if not left:
         reader.assume(f"{algorithm} with no list of modules left alone: all layers are taken as quantised.")
-    return _Plan(_algorithm(reader, algorithm), left, {})
+    return Plan(_algorithm(reader, algorithm), left, {})
 
 
 def _algorithm(reader: ConfigReader, name: str) -> WeightDtype:
@@ -223,7 +201,8 @@ def _method_dtype(reader: ConfigReader, method: str, config: Mapping[str, Any]) 
         return "int4" if config.get("load_in_4bit") or config.get("_load_in_4bit") else "int8"
     if method == "compressed-tensors":
         groups = config.get("config_groups")
-        found = [group.get("weights") for group in groups.values()] if isinstance(groups, Mapping) else []
+        every = list(groups.values()) if isinstance(groups, Mapping) else []
+        found = [group.get("weights") if isinstance(group, Mapping) else None for group in every]
         if len(found) != 1 or not isinstance(found[0], Mapping):
             raise reader.refuse("expected one group with weights", key="quantization_config.config_groups")
         weights = found[0]
@@ -238,7 +217,7 @@ def _fp8(reader: ConfigReader, block: Any) -> WeightDtype:
     if not block:
         return "fp8"
     # compressed-tensors writes "128x128" too
-    shape = [int(size) for size in re.findall(r"\d+", str(block))]
+    shape = [int(size) for size in re.findall(r"\d{1,9}", str(block))]
     if shape != FP8_BLOCK:
         reader.assume(f"fp8 scales stand for blocks of {' x '.join(map(str, shape))}; fp8_block counts 128 x 128.")
     return "fp8_block"
@@ -273,7 +252,7 @@ def _kv_dtype(reader: ConfigReader, value: Any) -> KvDtype:
 # ------------------------------------------------------------------------------------------ modules of a part
 
 
-def _share(plan: _Plan, stored: WeightDtype, layers: list[Weights]) -> Counter[WeightDtype]:
+def _share(plan: Plan, stored: WeightDtype, layers: list[Weights]) -> Counter[WeightDtype]:
     """Weights of a part by dtype, all layers together; relative ones are enough."""
     share: Counter[WeightDtype] = Counter()
     for number, modules in enumerate(layers):
@@ -341,7 +320,7 @@ def _expert_modules(ffn: Ffn | None, beside: bool) -> Weights:
     return {EXPERTS_BESIDE if beside else EXPERT_MODULES: ffn.experts}
 
 
-def _head_dtype(reader: ConfigReader, plan: _Plan, stored: WeightDtype) -> WeightDtype:
+def _head_dtype(reader: ConfigReader, plan: Plan, stored: WeightDtype) -> WeightDtype:
     """Quantisers leave the head alone unless told otherwise, so only a list that names it converted counts."""
     converted = plan.dtype_of(("lm_head",)) if plan.converted else None
     if converted is None and not plan.converted and "lm_head" not in plan.exact and plan.dtype_of(("lm_head",)):
@@ -349,34 +328,10 @@ def _head_dtype(reader: ConfigReader, plan: _Plan, stored: WeightDtype) -> Weigh
     return converted or stored
 
 
-def _mtp_dtype(plan: _Plan, stored: WeightDtype, layers: int, parts: Mapping[str, WeightDtype]) -> WeightDtype | None:
+def _mtp_dtype(plan: Plan, stored: WeightDtype, layers: int, parts: Mapping[str, WeightDtype]) -> WeightDtype | None:
     """`stored` where the MTP layers are left alone and their kind is quantised elsewhere; None: as the same parts."""
     part = parts.get("experts") or parts.get("ffn")
     module = EXPERT_MODULES if "experts" in parts else DENSE_MODULES
     names = tuple(f"layers.{layers}.{name}" for name in module)
     names += tuple(prefix + name for prefix in MTP_PREFIXES for name in (*module, *(f"layers.0.{m}" for m in module)))
     return stored if part != stored and plan.dtype_of(names) is None else None
-
-
-# --------------------------------------------------------------------------------------------------- names
-
-
-def _is_pattern(name: str) -> bool:
-    return name.startswith("re:") or any(letter in name for letter in "*?[")
-
-
-def _compiled(name: str) -> re.Pattern[str]:
-    if name.startswith("re:"):
-        return re.compile(name.removeprefix("re:"))
-    glob = _stripped(name)
-    return re.compile(fnmatch.translate(glob) + "|" + fnmatch.translate(glob + ".*"))
-
-
-def _stripped(name: str) -> str:
-    return PREFIX.sub("", name)
-
-
-def _prefixes(name: str) -> list[str]:
-    """The name and the modules around it: `a.b.c` -> a.b.c, a.b, a."""
-    parts = name.split(".")
-    return [".".join(parts[:end]) for end in range(len(parts), 0, -1)]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec_cli.errors import ProfileError
+from specdec_cli.profiles.text_file import read_text
 
 # Where the sizes of a language model hide inside a multimodal configuration. The top level may hold the vision
 # tower's sizes under the same names, so a nested object that has layers and a width wins.
@@ -26,21 +27,40 @@ NESTED = (
 LAYER_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "layers_block_type", "hybrid_override_pattern")
 HIDDEN_KEYS = ("hidden_size", "n_embd", "d_model")
 
+MAX_BYTES = 16 * 2**20  # lists of quantised modules reach 3 MB
+MAX_DIGITS = 18
+LARGEST = 10**9
+"""Of any size in a configuration; lists are made with an entry for each layer."""
+MOST_LAYERS = 1000
+
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file; `Infinity` and `NaN`, which some published files hold, are accepted."""
+    """A JSON object from a file; `Infinity` and `NaN`, which some published files hold, are accepted.
+
+    Raises ProfileError: unreadable as text, not JSON, no object, a key given twice, a number of too many digits.
+    """
+
+    def whole(digits: str) -> int:
+        if len(digits) > MAX_DIGITS:
+            raise ProfileError(f"expected numbers of at most {MAX_DIGITS} digits, found {len(digits)}", file=path)
+        return int(digits)
+
+    def keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            twice = next(name for name in found if sum(name == other for other, _ in pairs) > 1)
+            raise ProfileError("this key is given twice in one object", file=path, key=twice, hint="keep one")
+        return found
+
+    text = read_text(path, "a JSON file", MAX_BYTES)
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ProfileError("no such file", file=path) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProfileError(f"cannot be read: {error}", file=path) from None
-    try:
-        value = json.loads(text)
+        value = json.loads(text, parse_int=whole, object_pairs_hook=keys)
     except json.JSONDecodeError as error:
         raise ProfileError(f"is not JSON: {error.msg}", file=path, line=error.lineno) from None
+    except RecursionError:
+        raise ProfileError("is nested too deep to be a configuration", file=path) from None
     if not isinstance(value, dict):
-        raise ProfileError(f"expected a JSON object, found {type(value).__name__}", file=path)
+        raise ProfileError(f"expected a JSON object, found {_shown(value)}", file=path)
     return value
 
 
@@ -98,6 +118,8 @@ class ConfigReader:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise self.refuse(f"expected a whole number, found {_shown(value)}", key=name)
+            if value > LARGEST:
+                raise self.refuse(f"expected at most {LARGEST:,}, found {value:,}", key=name)
             return value
         return None
 
@@ -127,6 +149,23 @@ class ConfigReader:
             raise self.refuse(f"expected a list of names, found {_shown(value)}", key=name)
         return value
 
+    def text(self, *names: str) -> str | None:
+        """The first of the names that is present, which must hold text; None where none is."""
+        for name in names:
+            value = self.data.get(name)
+            if value is not None:
+                if not isinstance(value, str):
+                    raise self.refuse(f"expected text, found {_shown(value)}", key=name)
+                return value
+        return None
+
+    def items(self, name: str) -> list[Any]:
+        """A list; empty where the key is absent."""
+        value = self.get(name)
+        if value is not None and not isinstance(value, list):
+            raise self.refuse(f"expected a list, found {_shown(value)}", key=name)
+        return value or []
+
     def flag(self, name: str) -> bool | None:
         """True, False, or None where the key is absent."""
         value = self.get(name)
@@ -145,6 +184,12 @@ def _language_model(outer: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
         if isinstance(inner, Mapping) and _has_sizes(inner):
             return ".".join(path), inner
     return "", outer
+
+
+def architectures(config: Mapping[str, Any]) -> str:
+    """The class names of a configuration in lower case, put together; empty where it lists none."""
+    named = config.get("architectures")
+    return " ".join(map(str, named)).lower() if isinstance(named, list) else ""
 
 
 def _has_sizes(data: Mapping[str, Any]) -> bool:

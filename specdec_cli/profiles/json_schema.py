@@ -31,7 +31,7 @@ def json_schema(kind: str) -> Json:
     record = KINDS[kind].record
     generated = msgspec.json.schema(record)
     definitions: dict[str, Json] = generated["$defs"]
-    documented = {**_documentation(schema), **_documentation(measurement), **_documentation(calibration)}
+    documented = {**documentation(schema), **documentation(measurement), **documentation(calibration)}
     for name, definition in definitions.items():
         for field, text in documented.get(name, {}).items():
             if field in definition.get("properties", {}):
@@ -53,8 +53,8 @@ def schema_line(kind: str, below: int = 0) -> str:
     return f"# yaml-language-server: $schema={'../' * (below + 1)}{FOLDER}/{kind}.json"
 
 
-def _documentation(module: Any) -> dict[str, dict[str, str]]:
-    """Class -> field -> the text under it, on one line."""
+def documentation(module: Any) -> dict[str, dict[str, str]]:
+    """Class -> field declared in it -> the text under it, on one line."""
     found: dict[str, dict[str, str]] = {}
     for node in ast.parse(inspect.getsource(module)).body:
         if isinstance(node, ast.ClassDef):

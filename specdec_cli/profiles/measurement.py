@@ -7,8 +7,10 @@ from typing import Annotated, Literal
 import msgspec
 
 from specdec_cli.profiles.schema import (
+    AcceptanceLength,
     Count,
     CountOrZero,
+    DraftLengthOrZero,
     KvDtype,
     Name,
     NonNegative,
@@ -32,7 +34,7 @@ class MeasuredPoint(Record, frozen=True, kw_only=True):
 
     batch: Positive
     """Requests decoding together on the replica."""
-    draft_length: CountOrZero
+    draft_length: DraftLengthOrZero
     """0: speculation off, or a baseline curve."""
     verify_width: Count | None = None
     """Verified tokens a request, for a tree; None: a chain, 1 + D."""
@@ -40,7 +42,7 @@ class MeasuredPoint(Record, frozen=True, kw_only=True):
     """Tokens that each level of a draft tree expands (SGLang's top-k); 1: a chain."""
     context_tokens: CountOrZero | None = None
     """Mean tokens in the KV cache while decoding; overrides the setup's."""
-    acceptance_length: Annotated[float, msgspec.Meta(ge=1)] | None = None
+    acceptance_length: AcceptanceLength | None = None
     base_step_ms: Positive | None = None
     """One decode step without speculation, at this batch and context."""
     verify_ms: Positive | None = None

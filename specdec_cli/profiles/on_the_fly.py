@@ -8,14 +8,14 @@ from pathlib import Path
 
 import msgspec
 
-from specdec_cli.errors import ProfileError
 from specdec_cli.profiles.checks import CHECKS
+from specdec_cli.profiles.convert import convert
 from specdec_cli.profiles.hf_config import read_model
 from specdec_cli.profiles.hf_drafter import read_drafter
 from specdec_cli.profiles.load import IMPORTED, Loaded
 from specdec_cli.profiles.schema import Drafter, Model, Profile
 from specdec_cli.profiles.writer import to_yaml
-from specdec_cli.profiles.yaml_reader import dotted, parse
+from specdec_cli.profiles.yaml_reader import Document, parse
 
 # What quantisers append to the name of the model that they convert.
 QUANTISED = re.compile(
@@ -59,7 +59,12 @@ def import_drafter(path: Path, target: str) -> Loaded[Drafter]:
 
 
 def check_import(record: Profile, path: Path) -> None:
-    """Hold an imported record against the checks that a profile file passes. Raises ProfileError for the first."""
-    kind = str(record.__struct_config__.tag)
-    for problem in CHECKS[kind](record):
-        raise ProfileError(problem.message, file=path, key=dotted(problem.key) or None, hint=problem.hint)
+    """Hold an imported record against the types and the checks that a profile file passes.
+
+    Raises ProfileError for the first thing wrong, by the profile's key: the configuration's may have several spellings.
+    """
+    data = msgspec.to_builtins(record)
+    document = Document(path, data, {})
+    record = convert(document, data, type(record))
+    for problem in CHECKS[str(record.__struct_config__.tag)](record):
+        raise problem.error(document)

@@ -11,12 +11,21 @@ from typing import Annotated, Literal
 import msgspec
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=100)]
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-NonNegative = Annotated[float, msgspec.Meta(ge=0)]
-Fraction = Annotated[float, msgspec.Meta(gt=0, le=1.5)]
+# Upper limits are far above any machine, model or run: what lies past them is a slip, and arithmetic with it would
+# overflow or fill the memory.
+Positive = Annotated[float, msgspec.Meta(gt=1e-9, le=1e15)]
+NonNegative = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+Fraction = Annotated[float, msgspec.Meta(gt=1e-6, le=1.5)]
 """An achieved fraction of a datasheet peak. Above 1 is possible: clocks above the rated one, caches."""
-Count = Annotated[int, msgspec.Meta(ge=1)]
-CountOrZero = Annotated[int, msgspec.Meta(ge=0)]
+Exponent = Annotated[float, msgspec.Meta(ge=0.5, le=1000)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
+CountOrZero = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
+Total = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
+"""A count of events, which a long run adds up."""
+DraftLength = Annotated[int, msgspec.Meta(ge=1, le=10**4)]
+"""D; the longest block published drafts 63."""
+DraftLengthOrZero = Annotated[int, msgspec.Meta(ge=0, le=10**4)]
+AcceptanceLength = Annotated[float, msgspec.Meta(ge=1, le=10**4)]
 
 WeightDtype = Literal[
     "fp32", "bf16", "fp16", "fp8", "fp8_block", "int8", "int4", "mxfp4", "nvfp4", "q8_0", "q6_k", "q5_k", "q4_k", "q4_0"
@@ -80,7 +89,7 @@ class GemmKernel(Record, frozen=True, kw_only=True):
     """Launch and ramp of one kernel."""
     tau_k_us: NonNegative = 0.0
     """Serial reduction along K, for each 8192 of K."""
-    overlap_exponent: Annotated[float, msgspec.Meta(ge=0.5)]
+    overlap_exponent: Exponent
     """1: compute and memory times add; large: the longer one counts."""
     eta_q: Fraction | None = None
     """Achieved fraction of bandwidth while activations are quantised before the GEMM; None: they are not."""
@@ -95,7 +104,7 @@ class AttentionKernel(Record, frozen=True, kw_only=True):
     eta_m: Fraction
     eta_c: Fraction
     """Fraction of the bf16 peak reached by the padded rows."""
-    window_factor: Annotated[float, msgspec.Meta(ge=1)] = 1.0
+    window_factor: Annotated[float, msgspec.Meta(ge=1, le=1000)] = 1.0
     """A sliding-window kernel's cost over full attention at a context of the window's length."""
 
 
@@ -107,7 +116,7 @@ class MlaKernel(Record, frozen=True, kw_only=True):
     tau_us: NonNegative
     tau_l_us: NonNegative
     """For each doubling of the context past 256 tokens (the split-KV reduction)."""
-    overlap_exponent: Annotated[float, msgspec.Meta(ge=0.5)]
+    overlap_exponent: Exponent
 
 
 class MoeKernel(Record, frozen=True, kw_only=True):
@@ -118,7 +127,7 @@ class MoeKernel(Record, frozen=True, kw_only=True):
     eta_m: Fraction
     eta_a: Fraction
     """Achieved fraction of bandwidth for activation traffic (permute, quantise, combine)."""
-    overlap_exponent: Annotated[float, msgspec.Meta(ge=0.5)]
+    overlap_exponent: Exponent
     tau_us: NonNegative
 
 
@@ -265,7 +274,7 @@ class CompressedAttention(Record, frozen=True, kw_only=True, tag_field="type", t
     """Groups of heads whose outputs are projected apart before one matrix mixes them."""
     window: Count
     """Tokens cached uncompressed."""
-    ratio: Annotated[int, msgspec.Meta(ge=2)] | None = None
+    ratio: Annotated[int, msgspec.Meta(ge=2, le=10**9)] | None = None
     """Tokens of one entry; None: the window only."""
     overlap: bool = False
     """An entry pools the tokens of the group before its own too: the compressor's projections are twice as wide."""
@@ -468,8 +477,8 @@ class Drafter(Profile, frozen=True, kw_only=True, tag_field="kind", tag="drafter
 class AcceptancePoint(Record, frozen=True, kw_only=True):
     """One measurement of acceptance."""
 
-    draft_length: Count
-    acceptance_length: Annotated[float, msgspec.Meta(ge=1)] | None = None
+    draft_length: DraftLength
+    acceptance_length: AcceptanceLength | None = None
     """Tokens per target iteration, bonus token included."""
     per_position: list[Annotated[float, msgspec.Meta(ge=0, le=1)]] | None = None
     """Unconditional a_1..a_D, measured at this draft length."""
@@ -477,7 +486,7 @@ class AcceptancePoint(Record, frozen=True, kw_only=True):
     context_tokens: Count | None = None
     verify_width: Count | None = None
     """Verified nodes for a tree; None: a chain, 1 + D."""
-    iterations: Count | None = None
+    iterations: Total | None = None
 
 
 class AcceptanceProfile(Profile, frozen=True, kw_only=True, tag_field="kind", tag="acceptance"):
@@ -534,7 +543,7 @@ class Overheads(Record, frozen=True, kw_only=True):
 class EngineMemory(Record, frozen=True, kw_only=True):
     """What the engine leaves for weights and KV."""
 
-    usable_fraction: Annotated[float, msgspec.Meta(gt=0, le=1)]
+    usable_fraction: Annotated[float, msgspec.Meta(gt=1e-6, le=1)]
     """Of the visible memory."""
     reserve_gb: NonNegative
     """Activations, graphs and workspaces per GPU."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from specdec_cli.errors import ProfileError
 from specdec_cli.profiles.kinds import KIND_FOLDERS
+from specdec_cli.profiles.yaml_reader import MAX_BYTES
 
 ENDINGS = (".yaml", ".yml")
 CONFIG_NAME = "config.json"
@@ -69,6 +70,8 @@ def holds_config(path: Path) -> bool:
 
 def _existing(folder: str | Path, asked_by: str) -> Path:
     path = Path(os.path.expanduser(folder))  # noqa: PTH111  (as above)
+    if not str(folder):
+        raise ProfileError(f"{asked_by} expects a folder of profiles, found an empty name")
     if not _is_dir(path):
         found = "a file" if os.path.isfile(path) else "nothing of that name"  # noqa: PTH113  (as above)
         raise ProfileError(f"{asked_by} expects a folder of profiles, found {found}", file=path)
@@ -156,11 +159,11 @@ class Texts:
         self._held: dict[Path, bytes] = {}
 
     def folded(self, path: Path) -> bytes:
-        """The file's bytes in lower case; empty where it cannot be read (loading it says why)."""
+        """The file's bytes in lower case; empty where it cannot be read or is too large (loading it says why)."""
         found = self._held.get(path)
         if found is None:
             try:
-                found = path.read_bytes().lower()
+                found = path.read_bytes().lower() if path.stat().st_size <= MAX_BYTES else b""
             except OSError:
                 found = b""
             self._held[path] = found

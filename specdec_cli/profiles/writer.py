@@ -133,10 +133,12 @@ def _scalar(value: Any) -> str:
             text = text.replace("e", ".0e")
         return text
     text = str(value)
-    risky = not text or any(letter in text for letter in ",[]{}#\n") or ": " in text
+    risky = not text or not text.isprintable() or any(letter in text for letter in ",[]{}#\n") or ": " in text
     if not risky and not text.endswith(":") and _read(text) == text:
         return text
-    return json.dumps(text, ensure_ascii=False)
+    quoted = json.dumps(text, ensure_ascii=False)
+    # What YAML refuses (control characters) or a reader of the file would not see (directions of reading).
+    return "".join(one if one.isprintable() else f"\\U{ord(one):08x}" for one in quoted)
 
 
 def _read(text: str) -> object:

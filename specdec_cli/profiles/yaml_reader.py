@@ -11,10 +11,8 @@ and recurses in C, so a deeply nested file would end the process before any limi
 
 from __future__ import annotations
 
-import codecs
 import math
 import re
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,12 +21,13 @@ from typing import Any, NamedTuple, NoReturn
 import yaml
 
 from specdec_cli.errors import ProfileError
+from specdec_cli.profiles.text_file import read_text
 
 KeyPath = tuple[str | int, ...]
 """Steps from the top of a file: text for the key of a mapping (`all_reduce: {8: ...}` too), a number for a place in a
 list."""
 
-MAX_BYTES = 4 * 2**20
+MAX_BYTES = 2**20  # the longest shipped profile is a twentieth of it
 MAX_DEPTH = 32
 MAX_DIGITS = 18  # more digits than a count of anything here has; keeps every whole number exact in 64 bits
 
@@ -145,38 +144,10 @@ def append(text: str, step: str | int) -> str:
 def read(path: Path) -> Document:
     """Read a profile file.
 
-    Raises ProfileError: no such file, a folder, not a regular file, unreadable, over 4 MiB, not UTF-8, empty, not
+    Raises ProfileError: no such file, a folder, not a regular file, unreadable, over 1 MiB, not UTF-8, empty, not
     YAML, or outside the subset above.
     """
-    return parse(_text(path), path)
-
-
-def _text(path: Path) -> str:
-    try:
-        status = path.stat()
-        if stat.S_ISDIR(status.st_mode):
-            raise ProfileError("expected a YAML file, found a folder", file=path)
-        if not stat.S_ISREG(status.st_mode):
-            raise ProfileError("expected a YAML file, found a device or a pipe", file=path)
-        if status.st_size > MAX_BYTES:
-            raise ProfileError(
-                f"expected a profile of at most {MAX_BYTES // 2**20} MiB, found {status.st_size / 2**20:.1f} MiB",
-                file=path,
-            )
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise ProfileError("no such file", file=path) from None
-    except (OSError, ValueError) as error:  # ValueError: a null character in the name
-        raise ProfileError(f"cannot be read: {getattr(error, 'strerror', None) or error}", file=path) from None
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise ProfileError("expected UTF-8 text, found UTF-16", file=path, hint="save the file as UTF-8")
-    content = content.removeprefix(codecs.BOM_UTF8)
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        message = f"expected UTF-8 text, found the byte 0x{content[error.start]:02x}"
-        raise ProfileError(message, file=path, line=line, hint="save the file as UTF-8") from None
+    return parse(read_text(path, "a YAML file", MAX_BYTES), path)
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from specdec_cli import __version__
 from specdec_cli.explore.acceptance_interval import CONFIDENCE, wilson
@@ -13,9 +13,12 @@ from specdec_cli.report.columns import Column, Grid, grid_of
 from specdec_cli.report.words import number, percent
 from specdec_cli.units import MS
 
+if TYPE_CHECKING:
+    from specdec_cli.report import contract_measured as contract
+
 Record = dict[str, Any]
 
-ACCEPTANCE = "specdec.acceptance/1"
+ACCEPTANCE: Final = "specdec.acceptance/1"
 MOST_ROWS = 20
 """Runs listed for a person; JSON and CSV hold them all."""
 
@@ -35,10 +38,10 @@ def acceptance_record(
     report: AcceptanceReport, *, inputs: Mapping[str, Mapping[str, Any]], profile: str | None = None
 ) -> Record:
     """The whole answer; times in ms, rates as fractions. profile: the file that was written."""
-    return {
+    answer: contract.AcceptanceAnswer = {
         "schema": ACCEPTANCE,
         "specdec_version": __version__,
-        "inputs": {name: dict(entry) for name, entry in inputs.items()},
+        "inputs": cast(Any, {name: dict(entry) for name, entry in inputs.items()}),
         "confidence": CONFIDENCE,
         "files": [
             {"file": file.file, "format": file.format, "bytes": file.size, "runs": len(file.runs)}
@@ -54,9 +57,10 @@ def acceptance_record(
         "profile": profile,
         "warnings": [{"code": finding.code, "message": finding.message} for finding in report.findings],
     }
+    return cast(Record, answer)
 
 
-def _curve_point(point: CurvePoint) -> Record:
+def _curve_point(point: CurvePoint) -> contract.CurvePoint:
     interval = point.interval
     rates, trials = point.per_position, point.iterations
     return {
@@ -79,7 +83,7 @@ def _curve_point(point: CurvePoint) -> Record:
     }
 
 
-def _run(run: MeasuredRun) -> Record:
+def _run(run: MeasuredRun) -> contract.MeasuredRun:
     return {
         "file": run.file,
         "format": run.format,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -16,9 +16,13 @@ from specdec_cli.report.records import inputs_record
 from specdec_cli.report.words import number, percent
 from specdec_cli.units import MS
 
+if TYPE_CHECKING:
+    from specdec_cli.report import contract_measured as contract
+
 Record = dict[str, Any]
 
-CALIBRATION, PLAN = "specdec.calibration/1", "specdec.calibration_plan/1"
+CALIBRATION: Final = "specdec.calibration/1"
+PLAN: Final = "specdec.calibration_plan/1"
 FORMULA = (
     "T_step = kernels(memory side x memory_scale, compute side x compute_scale) + step + per_request B "
     "+ [D >= 1] entry fee + passes x draft pass"
@@ -28,7 +32,7 @@ METHODS = {
     "line": "the constants miss measured steps by over 10 %: straight lines through the steps are followed",
     "curve": "the target's pass follows the measured curve, stair by stair; the constants stand beside it",
 }
-CONSTANTS = {
+CONSTANTS: dict[contract.ConstantName, tuple[str, str]] = {
     "memory_scale": ("kernels' memory side", "x"),
     "compute_scale": ("kernels' compute side", "x"),
     "step_ms": ("step", "ms"),
@@ -47,7 +51,7 @@ def calibration_record(report: CalibrateReport, *, profile: str | None, asked: M
     """The whole answer; times in ms, errors as fractions. profile: the file that was written."""
     fit, curve = report.fit, report.measured.curve
     own = range_of(report)
-    return {
+    answer: contract.CalibrationAnswer = {
         "schema": CALIBRATION,
         "specdec_version": __version__,
         "inputs": inputs_record({**report.inputs, **asked}),
@@ -56,7 +60,7 @@ def calibration_record(report: CalibrateReport, *, profile: str | None, asked: M
         "formula": FORMULA,
         "constants": [] if fit is None else _constants(fit.prior, fit.fitted),
         "rows": [] if fit is None else [_row(report, place) for place in range(len(fit.rows))],
-        "errors": None if fit is None else msgspec.structs.asdict(errors_of(fit)),
+        "errors": None if fit is None else cast("contract.StepErrors", msgspec.structs.asdict(errors_of(fit))),
         "plain_step": _split(report),
         "verify_curve": []
         if curve is None
@@ -65,19 +69,20 @@ def calibration_record(report: CalibrateReport, *, profile: str | None, asked: M
             for n, s in zip(curve.tokens, curve.seconds, strict=True)
         ],
         "risers": [] if curve is None else [list(pair) for pair in curve.risers()],
-        "valid": msgspec.structs.asdict(own),
+        "valid": cast("contract.Range", msgspec.structs.asdict(own)),
         "time_band": band_of(report),
         "profile": profile,
         "warnings": [{"code": one.code, "message": one.message} for one in report.findings],
     }
+    return cast(Record, answer)
 
 
-def _constants(prior: Constants, fitted: Constants) -> list[Record]:
+def _constants(prior: Constants, fitted: Constants) -> list[contract.Constant]:
     used = [name for name in CONSTANTS if name != "draft_pass_target_fraction" or prior.draft_pass_target_fraction]
     return [{"name": name, "prior": getattr(prior, name), "fitted": getattr(fitted, name)} for name in used]
 
 
-def _row(report: CalibrateReport, place: int) -> Record:
+def _row(report: CalibrateReport, place: int) -> contract.CalibratedStep:
     fit = report.fit
     assert fit is not None
     row = fit.rows[place]
@@ -98,7 +103,7 @@ def _row(report: CalibrateReport, place: int) -> Record:
     }
 
 
-def _split(report: CalibrateReport) -> Record | None:
+def _split(report: CalibrateReport) -> contract.PlainStep | None:
     split = report.split
     if split is None:
         return None
@@ -114,18 +119,26 @@ def _split(report: CalibrateReport) -> Record | None:
     }
 
 
-def plan_record(runs: Sequence[Record], *, engine: str, feed_back: str, notes: Sequence[str], inputs: Record) -> Record:
+def plan_record(
+    runs: Sequence[contract.PlannedRun],
+    *,
+    engine: str,
+    feed_back: str,
+    notes: Sequence[str],
+    inputs: Mapping[str, Input],
+) -> Record:
     """The runs to make."""
-    return {
+    answer: contract.PlanAnswer = {
         "schema": PLAN,
         "specdec_version": __version__,
-        "inputs": inputs,
+        "inputs": inputs_record(inputs),
         "engine": engine,
         "runs": list(runs),
         "feed_back": feed_back,
         "notes": list(notes),
         "warnings": [],
     }
+    return cast(Record, answer)
 
 
 # ---------------------------------------------------------------------------------------------------- text

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from specdec_cli import __version__
 from specdec_cli.errors import ProfileError
 
+if TYPE_CHECKING:
+    from specdec_cli.report.contract_library import CheckAnswer
+
 Record = dict[str, Any]
 
-CHECK = "specdec.check/1"
+CHECK: Final = "specdec.check/1"
 
 
 def check_record(checked: Sequence[tuple[Path, Sequence[ProfileError]]]) -> Record:
     """`specdec.check/1`: the files looked at, and every problem with its place."""
-    return {
+    answer: CheckAnswer = {
         "schema": CHECK,
         "specdec_version": __version__,
         "files": [{"file": str(path), "problems": len(errors)} for path, errors in checked],
@@ -26,6 +29,7 @@ def check_record(checked: Sequence[tuple[Path, Sequence[ProfileError]]]) -> Reco
             for error in errors
         ],
     }
+    return cast(Record, answer)
 
 
 def render_check(record: Record, style: str, *, width: int | None = None, colour: bool = False) -> str:

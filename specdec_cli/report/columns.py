@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from specdec_cli.report.words import BASIS_MARKS, number, serving_points, several, times
+from specdec_cli.report.words import BASIS_MARKS, number, serving_points, several, step_mark, times
 
 Record = dict[str, Any]
 
@@ -58,7 +58,7 @@ def point_grid(points: Sequence[Record]) -> Grid:
         Column("tokens/s/GPU", lambda p: number(p["throughput_tokens_per_s_per_gpu"])),
         Column("decode speedup" if serving else "speedup", lambda p: times(p["speedup"])),
         Column("target ms", lambda p: number(p["target_ms"])),
-        Column("verify ms", lambda p: number(p["verify_ms"])),
+        Column("verify ms", lambda p: number(p["verify_ms"]) + step_mark(p)),
         Column("draft ms", lambda p: number(p["draft_ms"])),
         *(serving_columns() if serving else ()),
         *cost_columns(points),

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli import __version__
 from specdec_cli.explore.compare import CompareRow, Comparison
 from specdec_cli.report.columns import Column, Grid, grid_of, serving_columns
 from specdec_cli.report.points import grid_point_record
 from specdec_cli.report.records import finite, inputs_record, scenario_record, warning_records
-from specdec_cli.report.words import BASIS_MARKS, SERVING_LEGEND, basis_legend, number, serving_points, several, times
+from specdec_cli.report.words import (
+    BASIS_MARKS,
+    SERVING_LEGEND,
+    basis_legend,
+    number,
+    serving_points,
+    several,
+    step_legend,
+    step_mark,
+    times,
+)
 from specdec_cli.units import GIGA
+
+if TYPE_CHECKING:
+    from specdec_cli.report.contract_answers import Best, CompareAnswer, ComparedPoint
 
 Record = dict[str, Any]
 
-COMPARE = "specdec.compare/1"
+COMPARE: Final = "specdec.compare/1"
 OPINION = (
     "Ranked by computed speedup. The post's view is its opinion (NVIDIA Technical Blog, 2026-09-02) and ranks nothing; "
     "- where it says nothing of a mechanism."
@@ -24,29 +37,37 @@ OPINION = (
 def compare_record(found: Comparison) -> Record:
     """The whole answer: a row for each drafter and batch, by batch, then rank."""
     priced = any(row.scenario.hardware.price_usd_per_hour is not None for row in found.rows)
-    return finite(
-        {
-            "schema": COMPARE,
-            "specdec_version": __version__,
-            "inputs": inputs_record(found.question.inputs),
-            "rows": [_row(row, priced) for row in found.rows],
-            "best": [
-                {key: record[key] for key in ("batch", "drafter", "draft_length", "speedup")}
-                for record in (_row(row, priced) for row in found.rows if row.rank == 1)
-            ],
-            "warnings": warning_records(found.notes),
-            "scenarios": [scenario_record(scenario) for scenario in found.question.scenarios],
-        }
-    )
+    calibrated = any(row.scenario.calibration is not None for row in found.rows)
+    rows = [_row(row, priced, calibrated) for row in found.rows]
+    answer: CompareAnswer = {
+        "schema": COMPARE,
+        "specdec_version": __version__,
+        "inputs": inputs_record(found.question.inputs),
+        "rows": rows,
+        "best": [_best(row) for row in rows if row["rank"] == 1],
+        "warnings": warning_records(found.notes),
+        "scenarios": [scenario_record(scenario) for scenario in found.question.scenarios],
+    }
+    return finite(answer)
 
 
-def _row(row: CompareRow, priced: bool) -> Record:
+def _best(row: ComparedPoint) -> Best:
+    return {
+        "batch": row["batch"],
+        "drafter": row["drafter"],
+        "draft_length": row["draft_length"],
+        "speedup": row["speedup"],
+    }
+
+
+def _row(row: CompareRow, priced: bool, calibrated: bool) -> ComparedPoint:
     """The point at the drafter's best draft length, named by its drafter even where that is 0."""
-    point = grid_point_record(row.grid, row.row, row.column, priced=priced)
+    point = grid_point_record(row.grid, row.row, row.column, priced=priced, calibrated=calibrated)
     drafter = row.scenario.drafter
+    assert drafter is not None  # scenarios without one are not compared
     return {
         "rank": row.rank,
-        "mechanism": drafter.mechanism if drafter is not None else None,
+        "mechanism": drafter.mechanism,
         **point,
         "drafter": row.scenario.drafter_name,
         "draft_memory_gb_per_gpu": row.draft_bytes / GIGA,
@@ -74,7 +95,7 @@ def compare_grid(record: Record) -> Grid:
         ),
         Column("AL", lambda r: f"{r['acceptance_length']:.2f}{BASIS_MARKS[r['acceptance_basis']] or ' '}"),
         Column("draft ms", lambda r: number(r["draft_ms"])),
-        Column("verify ms", lambda r: number(r["verify_ms"])),
+        Column("verify ms", lambda r: number(r["verify_ms"]) + step_mark(r)),
         Column("decode speedup" if serving else "speedup", lambda r: times(r["speedup"])),
         Column("band", lambda r: f"{r['speedup_low']:.2f}-{r['speedup_high']:.2f}"),
         *(serving_columns() if serving else ()),
@@ -114,6 +135,8 @@ def winners_sentence(record: Record) -> str:
 def _closing(record: Record) -> list[str]:
     legend = basis_legend(record["rows"])
     lines = [f"AL: unmarked measured, {legend}." if legend else "AL as measured.", OPINION]
+    beyond = step_legend(record["rows"])
+    lines += [] if beyond is None else [f"{beyond}."]
     return [*lines, SERVING_LEGEND] if serving_points(record["rows"]) else lines
 
 

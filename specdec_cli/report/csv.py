@@ -7,6 +7,8 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from specdec_cli.errors import shown
+
 Record = dict[str, Any]
 
 POINT_KEYS = (
@@ -15,10 +17,13 @@ POINT_KEYS = (
     *("throughput_tokens_per_s_per_gpu", "bound", "on_frontier", "drafter", "hardware", "tp", "gpus"),
 )
 OPTIONAL_KEYS = (
+    "step_basis",
     *("cost_usd_per_million_tokens", "serving_tpot_ms", "serving_throughput_tokens_per_s_per_gpu", "serving_speedup"),
     *("decode_batch", "serving_cost_usd_per_million_tokens"),
 )
-"""Keys that points have where a price is known, and where prompt lengths were given."""
+"""Keys that points have with a calibration, where a price is known, and where prompt lengths were given."""
+FORMULA = ("=", "+", "-", "@")
+"""How a cell begins that spreadsheets compute, were it a name or a path: an apostrophe before it keeps it text."""
 SCHEDULE_KEYS = ("batch_from", "batch_to", "draft_length")
 
 
@@ -56,9 +61,15 @@ def csv_table(keys: Sequence[str], rows: Iterable[Record]) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """Booleans as JSON writes them; missing is empty; lists in one cell."""
+    """Booleans as JSON writes them; missing is empty; lists in one cell; text that no spreadsheet takes as a formula.
+
+    Lines stay lines, for a cell may hold commands to copy.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return " ".join(str(item) for item in value)
+        value = " ".join(str(item) for item in value)
+    if isinstance(value, str):
+        safe = "\n".join(map(shown, value.split("\n")))
+        return f"'{safe}" if value.startswith(FORMULA) else safe
     return "" if value is None else repr(value) if isinstance(value, float) else value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from specdec_cli import __version__
 from specdec_cli.explore.explain import Explanation, Line
@@ -13,15 +13,20 @@ from specdec_cli.report.points import grid_point_record
 from specdec_cli.report.records import finite, inputs_record, scenario_record, warning_records
 from specdec_cli.units import GIGA, MS, TERA
 
+if TYPE_CHECKING:
+    from specdec_cli.report import contract_answers as answers
+    from specdec_cli.report.contract_answers import OverheadName, PassName
+    from specdec_cli.report.contract_common import Bound
+
 Record = dict[str, Any]
 
-EXPLAIN = "specdec.explain/1"
+EXPLAIN: Final = "specdec.explain/1"
 SPEEDUP = "speedup = AL x T_target / (T_verify + T_draft)"
 ENGINE = "engine"
 """Group of what the engine's host adds beside the kernels."""
-SIDES = {"memory": "memory_ms", "compute": "compute_ms", "latency": "fixed_ms"}
+SIDES: dict[Bound, str] = {"memory": "memory_ms", "compute": "compute_ms", "latency": "fixed_ms"}
 """What can bound -> the part of the time that then is the largest."""
-OVERHEADS = {
+OVERHEADS: dict[OverheadName, str] = {
     "step": "scheduling and sampling of a step",
     "requests": "work for each request",
     "entry_fee": "entry fee of speculation",
@@ -39,33 +44,38 @@ def explain_record(found: Explanation, *, inputs: Mapping[str, Input]) -> Record
     """
     point = grid_point_record(found.grid, 0, found.column)
 
-    def taken_apart(name: str, lines: Sequence[Line], host: Sequence[str], width: int | None) -> Record:
-        overheads = {key: found.host[key] for key in host}
-        return _pass(name, lines, overheads, point[f"{name}_ms"] * MS, width)
+    def host(*names: OverheadName) -> dict[OverheadName, float]:
+        return {name: found.host[name] for name in names}
 
-    passes = [taken_apart("target", found.target, ("step", "requests"), 1)]
+    passes = [_pass("target", found.target, host("step", "requests"), point["target_ms"] * MS, 1)]
     if found.draft_length:
-        passes.append(taken_apart("verify", found.verify, ("step", "requests", "entry_fee"), point["verify_width"]))
-        passes.append(taken_apart("draft", found.draft, ("draft_passes",), None))
-    numbers = {key: point[key] for key in ("acceptance_length", "target_ms", "verify_ms", "draft_ms")}
-    return finite(
-        {
-            "schema": EXPLAIN,
-            "specdec_version": __version__,
-            "inputs": inputs_record(inputs),
-            "point": point,
-            "formula": SPEEDUP,
-            "numbers": numbers,
-            "result": point["speedup"],
-            "passes": passes,
-            "memory_bandwidth_gb_per_s": found.scenario.hardware.memory_bandwidth_gb_per_s,
-            "warnings": warning_records(found.question.notes),
-            "scenarios": [scenario_record(found.scenario)],
-        }
-    )
+        verifying, whole, width = host("step", "requests", "entry_fee"), point["verify_ms"] * MS, point["verify_width"]
+        passes.append(_pass("verify", found.verify, verifying, whole, width))
+        passes.append(_pass("draft", found.draft, host("draft_passes"), point["draft_ms"] * MS, None))
+    answer: answers.ExplainAnswer = {
+        "schema": EXPLAIN,
+        "specdec_version": __version__,
+        "inputs": inputs_record(inputs),
+        "point": point,
+        "formula": SPEEDUP,
+        "numbers": {
+            "acceptance_length": point["acceptance_length"],
+            "target_ms": point["target_ms"],
+            "verify_ms": point["verify_ms"],
+            "draft_ms": point["draft_ms"],
+        },
+        "result": point["speedup"],
+        "passes": passes,
+        "memory_bandwidth_gb_per_s": found.scenario.hardware.memory_bandwidth_gb_per_s,
+        "warnings": warning_records(found.question.notes),
+        "scenarios": [scenario_record(found.scenario)],
+    }
+    return finite(answer)
 
 
-def _pass(name: str, lines: Sequence[Line], host: Mapping[str, float], whole: float, width: int | None) -> Record:
+def _pass(
+    name: PassName, lines: Sequence[Line], host: Mapping[OverheadName, float], whole: float, width: int | None
+) -> answers.Pass:
     """One pass of `whole` seconds: drafting is grouped by its phases, a target pass by the kind of its operations.
 
     Where a calibration moved the pass away from the sum of its parts, the difference is a part of its own.
@@ -75,9 +85,10 @@ def _pass(name: str, lines: Sequence[Line], host: Mapping[str, float], whole: fl
         host = {**host, "calibration": moved}
     operations = [_operation(line, whole) for line in lines]
     overheads = [_overhead(key, seconds, whole) for key, seconds in host.items()]
-    by = "phase" if name == "draft" else "group"
-    names = dict.fromkeys(one[by] for one in operations)
-    groups = [_group(key, [one for one in operations if one[by] == key]) for key in names]
+    of = [one["phase"] if name == "draft" else one["group"] for one in operations]
+    groups = [
+        _group(key, [one for one, its in zip(operations, of, strict=True) if its == key]) for key in dict.fromkeys(of)
+    ]
     if overheads:
         groups.append(_group(ENGINE, overheads))
     return {
@@ -92,7 +103,12 @@ def _pass(name: str, lines: Sequence[Line], host: Mapping[str, float], whole: fl
     }
 
 
-def _operation(line: Line, whole: float) -> Record:
+def _share(seconds: float, whole: float) -> float:
+    """Of a pass; 0 of one that takes no time: a look-up that the engine's profile prices at nothing."""
+    return seconds / whole if whole else 0.0
+
+
+def _operation(line: Line, whole: float) -> answers.Operation:
     return {
         "phase": line.phase,
         "group": line.group,
@@ -105,8 +121,8 @@ def _operation(line: Line, whole: float) -> Record:
         "achieved_tflops_per_s": line.flops / line.seconds / TERA if line.seconds else 0.0,
         "achieved_gb_per_s": line.bytes / line.seconds / GIGA if line.seconds else 0.0,
         "time_ms": line.seconds / MS,
-        "share": line.seconds / whole,
-        "bound": line.bound,
+        "share": _share(line.seconds, whole),
+        "bound": cast("Bound", line.bound),
         "lower_ms": line.lower_s / MS,
         "upper_ms": line.upper_s / MS,
         "compute_ms": line.compute_s / MS,
@@ -117,20 +133,20 @@ def _operation(line: Line, whole: float) -> Record:
     }
 
 
-def _overhead(name: str, seconds: float, whole: float) -> Record:
+def _overhead(name: OverheadName, seconds: float, whole: float) -> answers.Overhead:
     """A host constant of the engine: no kernel, so the lower bound leaves it out."""
     return {
         "name": name,
         "what": OVERHEADS[name],
         "time_ms": seconds / MS,
-        "share": seconds / whole,
+        "share": _share(seconds, whole),
         "bound": "latency",
         "lower_ms": 0.0,
         "upper_ms": seconds / MS,
     }
 
 
-def _group(name: str, members: Sequence[Record]) -> Record:
+def _group(name: str, members: Sequence[Mapping[str, Any]]) -> answers.Worked:
     """Sums over a group; GEMM-M and peak where they are the same in all of it, else null."""
 
     def total(key: str) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from specdec_cli.errors import shown
 from specdec_cli.report.columns import Grid
 
 # Nothing but this file: no request leaves it. Vega compiles its expressions, hence 'unsafe-eval'.
@@ -18,8 +19,8 @@ POLICY = (
 
 
 def text(value: object) -> str:
-    """Text as it stands: nothing in it is read as markup."""
-    return escape(str(value))
+    """Text as it stands, its lines too: nothing in it is read as markup or turns the direction of reading."""
+    return escape("\n".join(map(shown, str(value).split("\n"))))
 
 
 def table(grid: Grid, *, caption: str = "", chosen: frozenset[int] = frozenset()) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from specdec_cli.errors import shown
 from specdec_cli.report.columns import (
     Grid,
     context_grid,
@@ -32,6 +33,7 @@ from specdec_cli.report.words import (
     serving_points,
     serving_sentence,
     settings_lines,
+    step_legend,
     step_sentence,
     uplift_sentence,
     users_sentence,
@@ -44,8 +46,8 @@ _SPECIAL = {letter: f"\\{letter}" for letter in "\\|*_`<>[]#"}
 
 
 def escape(text: str) -> str:
-    """The text as it stands: nothing in it is read as markup, and a cell stays one cell."""
-    return " ".join("".join(_SPECIAL.get(letter, letter) for letter in text).split())
+    """The text as it stands: nothing in it is read as markup or steers a terminal, and a cell stays one cell."""
+    return "".join(_SPECIAL.get(letter, letter) for letter in shown(" ".join(text.split())))
 
 
 def sweep_markdown(record: Record) -> str:
@@ -57,6 +59,9 @@ def sweep_markdown(record: Record) -> str:
         escape(f"* on the Pareto frontier ({len(record['frontier'])} of {len(points) + record['points_left_out']})")
         + escape(f"; AL: unmarked measured, {legend}" if legend else "; AL as measured"),
     ]
+    beyond_measured = step_legend(points)
+    if beyond_measured is not None:
+        parts.append(escape(beyond_measured))
     if serving_points(points):
         parts.append(escape(SERVING_LEGEND))
     if record["uplift"]:
@@ -77,7 +82,7 @@ def recommend_markdown(record: Record, *, working: bool = False) -> str:
             f"tokens/s/user: {number(choice['interactivity_tokens_per_s_per_user'])}",
             f"tokens/s/GPU: {number(choice['throughput_tokens_per_s_per_gpu'])}",
             f"AL: {choice['acceptance_length']:.2f} ({choice['acceptance_basis']})",
-            f"step: {step_sentence(record['split'])}",
+            f"step: {step_sentence(record['split'], choice)}",
             f"bound: {choice['bound']}",
         ]
         facts += [f"serving: {serving_sentence(choice)}"] if serving_points([choice]) else []
@@ -101,7 +106,7 @@ def recommend_markdown(record: Record, *, working: bool = False) -> str:
                 parts.append(markdown_list([f"{name}: {value}" for name, value in working_lines(rule)]))
     for settings in own_settings(record):
         head = f"To paste: {settings['title']} (checked against {settings['engine_version']})"
-        parts += [f"### {escape(head)}", "```\n" + "\n".join(settings_lines(settings)) + "\n```"]
+        parts += [f"### {escape(head)}", "```\n" + "\n".join(map(shown, settings_lines(settings))) + "\n```"]
         if settings["warnings"]:
             parts.append(
                 markdown_list([f"[{warning['code']}] {warning['message']}" for warning in settings["warnings"]])

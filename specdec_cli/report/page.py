@@ -6,15 +6,18 @@ name is read as markup, thousands of rows take milliseconds, and starting up doe
 
 from __future__ import annotations
 
+import re
 import textwrap
 import unicodedata
 from collections.abc import Sequence
 
+from specdec_cli.errors import shown
 from specdec_cli.report.columns import Grid
 
 STYLES = {"bold": "\x1b[1m", "dim": "\x1b[2m", "green": "\x1b[32m", "": ""}
 RESET = "\x1b[0m"
 GAP = "   "
+_BLANK = re.compile(r"\s")
 UNBROKEN = "\xa0"
 """Holds a number and its unit on one line while prose is wrapped."""
 LEAST_WIDTH = 40
@@ -78,8 +81,8 @@ class Page:
 
 
 def plain(text: str) -> str:
-    """The text without control characters: a name in a profile must not steer a terminal or break a row."""
-    return text if text.isprintable() else "".join(letter if letter.isprintable() else " " for letter in text)
+    """The text on one line, its control characters as codes: a name must not steer a terminal or break a row."""
+    return text if text.isprintable() else shown(_BLANK.sub(" ", text))
 
 
 def columns_of(text: str) -> int:

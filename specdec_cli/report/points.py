@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from specdec_cli.explore.scenario import NO_DRAFTER, Scenario
 from specdec_cli.explore.sweep import SERVING_COLUMNS, Grid, Sweep
+from specdec_cli.physics.step import BOUNDS
 from specdec_cli.units import MS
+
+if TYPE_CHECKING:
+    from specdec_cli.physics.acceptance import Basis
+    from specdec_cli.report.contract_common import Figures, Place, Point, SweptPoint
 
 Record = dict[str, Any]
 
@@ -18,7 +23,7 @@ POINT_COLUMNS = (
 MILLION, SECONDS_PER_HOUR = 1e6, 3600.0
 
 
-def point_records(sweep: Sweep, indices: Sequence[int]) -> list[Record]:
+def point_records(sweep: Sweep, indices: Sequence[int]) -> list[SweptPoint]:
     """These points of the sweep, keys in the contract's order, ms and tokens/s.
 
     The four serving figures join where prompt lengths were given, the cost where any chip of the sweep has a price.
@@ -31,18 +36,25 @@ def point_records(sweep: Sweep, indices: Sequence[int]) -> list[Record]:
         for name in ("scenario", "column", *POINT_COLUMNS, "on_frontier", *SERVING_COLUMNS)
         if getattr(points, name) is not None
     }
+    columns["bound"] = [BOUNDS[place] for place in columns["bound"]]
     priced = any(scenario.hardware.price_usd_per_hour is not None for scenario in scenarios)
-    records = []
+    calibrated = any(scenario.calibration is not None for scenario in scenarios)
+    records: list[SweptPoint] = []
     for row in range(len(indices)):
         at = {name: column[row] for name, column in columns.items()}
-        records.append(_point(at, scenarios[at["scenario"]], bases[at["scenario"]][at["column"]], priced))
+        scenario = scenarios[at["scenario"]]
+        figures = _figures(at, bases[at["scenario"]][at["column"]])
+        records.append({**figures, "on_frontier": at["on_frontier"], **_place(at, scenario, priced, calibrated)})
     return records
 
 
-def grid_point_record(grid: Grid, row: int, column: int, *, priced: bool | None = None) -> Record:
+def grid_point_record(
+    grid: Grid, row: int, column: int, *, priced: bool | None = None, calibrated: bool | None = None
+) -> Point:
     """One point of one scenario's grid, as `point_records` gives it but for the frontier.
 
-    priced: whether the cost joins; None: where the chip has a price.
+    priced: whether the cost joins; None: where the chip has a price. calibrated: likewise, how the step is known; None:
+    where there is a calibration.
     """
     scenario, times = grid.scenario, grid.times
     at: Record = {
@@ -54,24 +66,31 @@ def grid_point_record(grid: Grid, row: int, column: int, *, priced: bool | None 
         **{name: float(getattr(grid, name)[row, column]) for name in ("speedup", "speedup_low", "speedup_high")},
         "interactivity": float(grid.interactivity[row, column]),
         "throughput": float(grid.throughput[row, column]),
-        "bound": str(grid.bound[row, column]),
+        "bound": BOUNDS[grid.bound[row, column]],
     }
     if grid.serving is not None:
         found = (grid.serving.tpot_s, grid.serving.decode_batch, grid.serving.speedup, grid.serving.throughput)
         at |= {name: float(values[row, column]) for name, values in zip(SERVING_COLUMNS, found, strict=True)}
     known = scenario.hardware.price_usd_per_hour is not None
-    return _point(at, scenario, grid.basis[column], known if priced is None else priced)
+    return {
+        **_figures(at, grid.basis[column]),
+        **_place(
+            at,
+            scenario,
+            known if priced is None else priced,
+            scenario.calibration is not None if calibrated is None else calibrated,
+        ),
+    }
 
 
-def _point(at: Mapping[str, Any], scenario: Scenario, basis: str, priced: bool) -> Record:
+def _figures(at: Mapping[str, Any], basis: str) -> Figures:
     """From SI values by the names of the sweep's columns to the contract's keys and units."""
-    length = at["draft_length"]
-    record: Record = {
+    return {
         "batch": at["batch"],
-        "draft_length": length,
+        "draft_length": at["draft_length"],
         "verify_width": at["verify_width"],
         "acceptance_length": at["acceptance_length"],
-        "acceptance_basis": basis,
+        "acceptance_basis": cast("Basis", basis),
         "target_ms": at["target_s"] / MS,
         "verify_ms": at["verify_s"] / MS,
         "draft_ms": at["draft_s"] / MS,
@@ -83,23 +102,25 @@ def _point(at: Mapping[str, Any], scenario: Scenario, basis: str, priced: bool) 
         "throughput_tokens_per_s_per_gpu": at["throughput"],
         "bound": at["bound"],
     }
-    if "on_frontier" in at:
-        record["on_frontier"] = at["on_frontier"]
-    record |= {
-        "drafter": scenario.drafter_name if length else NO_DRAFTER,
+
+
+def _place(at: Mapping[str, Any], scenario: Scenario, priced: bool, calibrated: bool) -> Place:
+    """What the figures belong to; cost and serving figures where there are any."""
+    record: Place = {
+        "drafter": scenario.drafter_name if at["draft_length"] else NO_DRAFTER,
         "hardware": scenario.hardware.name,
         "tp": scenario.layout.tp,
         "gpus": scenario.layout.gpus,
     }
+    if calibrated:
+        record["step_basis"] = scenario.band.basis(at["batch"], at["draft_length"])
     if priced:
         record["cost_usd_per_million_tokens"] = _cost(scenario, at["throughput"])
     if "serving_tpot_s" in at:
-        record |= {
-            "serving_tpot_ms": at["serving_tpot_s"] / MS,
-            "serving_throughput_tokens_per_s_per_gpu": at["serving_throughput"],
-            "serving_speedup": at["serving_speedup"],
-            "decode_batch": at["decode_batch"],
-        }
+        record["serving_tpot_ms"] = at["serving_tpot_s"] / MS
+        record["serving_throughput_tokens_per_s_per_gpu"] = at["serving_throughput"]
+        record["serving_speedup"] = at["serving_speedup"]
+        record["decode_batch"] = at["decode_batch"]
         if priced:
             record["serving_cost_usd_per_million_tokens"] = _cost(scenario, at["serving_throughput"])
     return record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from specdec_cli import __version__
 from specdec_cli.profiles.calibration import Calibration
@@ -21,9 +21,13 @@ from specdec_cli.profiles.schema import AcceptanceProfile, Drafter, Engine, Hard
 from specdec_cli.profiles.yaml_reader import append
 from specdec_cli.units import GIGA, KILO, MEGA, TERA
 
+if TYPE_CHECKING:
+    from specdec_cli.report import contract_library as contract
+
 Record = dict[str, Any]
 
-LISTING, PROFILE = "specdec.profiles/1", "specdec.profile/1"
+LISTING: Final = "specdec.profiles/1"
+PROFILE: Final = "specdec.profile/1"
 
 
 def listing_record(
@@ -33,19 +37,21 @@ def listing_record(
 
     problems: what is wrong with files that do not load. not_listed: kinds left out, with their number of profiles.
     """
-    return {
+    answer: contract.ListingAnswer = {
         "schema": LISTING,
         "specdec_version": __version__,
         "profiles": [summary(profile) for profile in profiles],
         "not_listed": dict(not_listed),
         "problems": list(problems),
     }
+    return cast(Record, answer)
 
 
-def summary(loaded: Loaded[Any]) -> Record:
+def summary(loaded: Loaded[Any]) -> contract.Summary:
     """One line about a profile: its kind, name, origin, and what one chooses it by."""
     record = loaded.record
     head = {"kind": kind_of(record), "name": record.name, "origin": loaded.origin}
+    facts: contract.Facts
     match record:
         case Hardware():
             facts = _hardware(record)
@@ -89,10 +95,10 @@ def summary(loaded: Loaded[Any]) -> Record:
             }
         case _:
             raise TypeError(f"no summary for {type(record).__name__}")
-    return {**head, **facts, **_age(record)}
+    return cast("contract.Summary", {**head, **facts, **_age(record)})
 
 
-def _age(record: Profile) -> Record:
+def _age(record: Profile) -> contract.Age:
     """How the figures of a profile came about, the most frequent way first, and when they were last looked at."""
     kinds = Counter(source.kind for source in record.sources.values())
     return {
@@ -101,12 +107,12 @@ def _age(record: Profile) -> Record:
     }
 
 
-def kind_of(record: Any) -> str:
+def kind_of(record: Any) -> contract.Kind:
     """The `kind:` of a profile."""
-    return str(type(record).__struct_config__.tag)
+    return cast("contract.Kind", type(record).__struct_config__.tag)
 
 
-def _hardware(record: Hardware) -> Record:
+def _hardware(record: Hardware) -> contract.HardwareFacts:
     peaks = record.peak_tflops
     beta = record.memory_bandwidth_gb_per_s * GIGA
     return {
@@ -124,7 +130,7 @@ def _hardware(record: Hardware) -> Record:
     }
 
 
-def _model(record: Model) -> Record:
+def _model(record: Model) -> contract.ModelFacts:
     return {
         "maker": record.maker,
         "parameters_b": count_parameters(record).total / GIGA,
@@ -138,7 +144,7 @@ def _model(record: Model) -> Record:
     }
 
 
-def _acceptance(record: AcceptanceProfile) -> Record:
+def _acceptance(record: AcceptanceProfile) -> contract.AcceptanceFacts:
     lengths = [p.acceptance_length for p in record.points if p.acceptance_length is not None]
     return {
         "target": record.target,
@@ -162,21 +168,22 @@ def profile_record(loaded: Loaded[Any], *, also_kinds: Sequence[str] = ()) -> Re
     computed = {
         key: value for key, value in summary(loaded).items() if key not in data and key not in ("origin", "kind")
     }
-    return {
+    answer: contract.ProfileAnswer = {
         "schema": PROFILE,
         "specdec_version": __version__,
         "kind": kind_of(loaded.record),
         "name": loaded.record.name,
         "origin": loaded.origin,
         "file": str(loaded.path),
-        "also_kinds": list(also_kinds),
+        "also_kinds": cast("list[contract.Kind]", list(also_kinds)),
         "profile": data,
         "computed": computed,
         "sources": source_records(loaded),
     }
+    return cast(Record, answer)
 
 
-def source_records(loaded: Loaded[Any]) -> list[Record]:
+def source_records(loaded: Loaded[Any]) -> list[contract.SourceRecord]:
     """Every entry of `sources`, with the keys whose values it covers; a number without one stands under null."""
     sources = loaded.record.sources
     covered: dict[str | None, list[str]] = {name: [] for name in sources}
@@ -184,7 +191,7 @@ def source_records(loaded: Loaded[Any]) -> list[Record]:
         name = source_key(sources, key)
         if name is not None or (isinstance(value, int | float) and not isinstance(value, bool)):
             covered.setdefault(name, []).append(key)
-    records = []
+    records: list[contract.SourceRecord] = []
     for name, keys in covered.items():
         source = sources[name] if name is not None else None
         records.append(

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from specdec_cli import __version__
 from specdec_cli.explore.frontier import Uplift
+from specdec_cli.explore.guideline_records import Guideline
 from specdec_cli.explore.recommend import Recommendation, Users
 from specdec_cli.explore.scenario import NO_DRAFTER, Input, Note, Scenario
 from specdec_cli.explore.schedules import ContextSchedule, ScheduleEntry
@@ -21,9 +22,14 @@ from specdec_cli.profiles.schema import MoeFfn
 from specdec_cli.report.points import point_records
 from specdec_cli.units import GIGA, MEGA, MS
 
+if TYPE_CHECKING:
+    from specdec_cli.report import contract_answers as answers
+    from specdec_cli.report import contract_common as common
+
 Record = dict[str, Any]
 
-SWEEP, RECOMMEND = "specdec.sweep/1", "specdec.recommend/1"
+SWEEP: Final = "specdec.sweep/1"
+RECOMMEND: Final = "specdec.recommend/1"
 
 
 def sweep_record(sweep: Sweep, *, frontier_only: bool = False) -> Record:
@@ -34,28 +40,27 @@ def sweep_record(sweep: Sweep, *, frontier_only: bool = False) -> Record:
     """
     kept = [int(i) for i in sweep.frontier] if frontier_only else list(range(len(sweep.points)))
     place = {index: at for at, index in enumerate(kept)}
-    return finite(
-        {
-            "schema": SWEEP,
-            "specdec_version": __version__,
-            "inputs": inputs_record(sweep.question.inputs),
-            "points": point_records(sweep, kept),
-            "frontier": [place[int(i)] for i in sweep.frontier],
-            "baseline_frontier": [place[int(i)] for i in sweep.baseline_frontier if int(i) in place],
-            "infeasible": infeasible_records(sweep),
-            "warnings": warning_records(sweep.notes),
-            "points_left_out": len(sweep.points) - len(kept),
-            "uplift": [_uplift(row) for row in sweep.uplift()],
-            "scenarios": [scenario_record(grid.scenario) for grid in sweep.grids],
-        }
-    )
+    answer: answers.SweepAnswer = {
+        "schema": SWEEP,
+        "specdec_version": __version__,
+        "inputs": inputs_record(sweep.question.inputs),
+        "points": point_records(sweep, kept),
+        "frontier": [place[int(i)] for i in sweep.frontier],
+        "baseline_frontier": [place[int(i)] for i in sweep.baseline_frontier if int(i) in place],
+        "infeasible": infeasible_records(sweep),
+        "warnings": warning_records(sweep.notes),
+        "points_left_out": len(sweep.points) - len(kept),
+        "uplift": [_uplift(row) for row in sweep.uplift()],
+        "scenarios": [scenario_record(grid.scenario) for grid in sweep.grids],
+    }
+    return finite(answer)
 
 
 def recommend_record(
     found: Recommendation,
     *,
     asked: Mapping[str, Input],
-    engine_settings: Mapping[str, Record],
+    engine_settings: Mapping[str, Mapping[str, Any]],
     by_context: Sequence[ContextSchedule] | None = None,
 ) -> Record:
     """`specdec.recommend/1`.
@@ -66,53 +71,54 @@ def recommend_record(
     """
     sweep = found.sweep
     others = point_records(sweep, found.alternatives)
-    return finite(
-        {
-            "schema": RECOMMEND,
-            "specdec_version": __version__,
-            "inputs": inputs_record({**sweep.question.inputs, **asked}),
-            "choice": _choice(found),
-            "plateau": list(found.plateau),
-            "alternatives": others,
-            "guidelines": [
-                {
-                    "id": rule.id,
-                    "title": rule.title,
-                    "applies": rule.applies,
-                    "why": rule.why,
-                    "numbers": dict(rule.numbers),
-                    "suggests": rule.suggests,
-                    "verdict": rule.verdict,
-                }
-                for rule in found.guidelines
-            ],
-            "pays_from_batch": found.pays_from_batch,
-            "pays_to_batch": found.pays_to_batch,
-            "schedule": _schedule(found.schedule),
-            "engine_settings": {engine: dict(settings) for engine, settings in engine_settings.items()},
-            "warnings": warning_records(found.notes),
-            "off_because": found.off_because,
-            "split": _split(found),
-            "runner_up": _runner_up(found, others),
-            "swept_batches": [min(found.scenario.batches), max(found.scenario.batches)],
-            "scenarios": [scenario_record(found.scenario)],
-            **_users(found.users, found.scenario.layout.gpus),
-            **({"schedule_by_context": _by_context(by_context)} if by_context is not None else {}),
-        }
-    )
+    contexts: answers.ByContext = {} if by_context is None else {"schedule_by_context": _by_context(by_context)}
+    answer: answers.RecommendAnswer = {
+        "schema": RECOMMEND,
+        "specdec_version": __version__,
+        "inputs": inputs_record({**sweep.question.inputs, **asked}),
+        "choice": _choice(found),
+        "plateau": list(found.plateau),
+        "alternatives": others,
+        "guidelines": [_guideline(rule) for rule in found.guidelines],
+        "pays_from_batch": found.pays_from_batch,
+        "pays_to_batch": found.pays_to_batch,
+        "schedule": _schedule(found.schedule),
+        "engine_settings": cast(Any, {engine: dict(settings) for engine, settings in engine_settings.items()}),
+        "warnings": warning_records(found.notes),
+        "off_because": found.off_because,
+        "split": _split(found),
+        "runner_up": _runner_up(found, others),
+        "swept_batches": [min(found.scenario.batches), max(found.scenario.batches)],
+        "scenarios": [scenario_record(found.scenario)],
+        **_users(found.users, found.scenario.layout.gpus),
+        **contexts,
+    }
+    return finite(answer)
 
 
-def inputs_record(inputs: Mapping[str, Input]) -> Record:
-    """Every resolved input with where its value comes from."""
+def _guideline(rule: Guideline) -> answers.Guideline:
+    return {
+        "id": rule.id,
+        "title": rule.title,
+        "applies": rule.applies,
+        "why": rule.why,
+        "numbers": dict(rule.numbers),
+        "suggests": cast(Any, rule.suggests),
+        "verdict": rule.verdict,
+    }
+
+
+def inputs_record(inputs: Mapping[str, Input]) -> Any:
+    """Every resolved input with where its value comes from; which there are is each answer's own."""
     return {name: {"value": entry.value, "origin": entry.origin} for name, entry in inputs.items()}
 
 
-def warning_records(notes: Sequence[Note]) -> list[Record]:
+def warning_records(notes: Sequence[Note]) -> list[common.Warned]:
     """Warnings with their stable codes."""
     return [{"code": note.code, "message": note.message} for note in notes]
 
 
-def finite(record: Record) -> Record:
+def finite(record: Mapping[str, Any]) -> Record:
     """The record with every number that JSON cannot hold made null, each named in a warning."""
     lost: list[str] = []
     cleaned: Record = _without_infinities(record, "", lost)
@@ -136,12 +142,12 @@ def _without_infinities(value: Any, place: str, lost: list[str]) -> Any:
     return value
 
 
-def infeasible_records(sweep: Sweep) -> list[Record]:
+def infeasible_records(sweep: Sweep) -> list[common.Infeasible]:
     """Every point that cannot be, with its reason."""
     return [_infeasible(entry) for entry in sweep.infeasible]
 
 
-def _infeasible(entry: Infeasible) -> Record:
+def _infeasible(entry: Infeasible) -> common.Infeasible:
     scenario = entry.scenario
     return {
         "batch": entry.batch,
@@ -155,7 +161,7 @@ def _infeasible(entry: Infeasible) -> Record:
     }
 
 
-def _uplift(row: Uplift) -> Record:
+def _uplift(row: Uplift) -> answers.Uplift:
     reason = None
     if row.throughput_with is None or row.throughput_without is None:
         slow = [
@@ -175,7 +181,7 @@ def _uplift(row: Uplift) -> Record:
     }
 
 
-def _calibration(scenario: Scenario) -> Record | None:
+def _calibration(scenario: Scenario) -> common.CalibrationUsed | None:
     """What the step times were calibrated with, and where it holds."""
     own, band = scenario.calibration, scenario.band
     if own is None or not isinstance(band, CalibratedBand):
@@ -190,20 +196,20 @@ def _calibration(scenario: Scenario) -> Record | None:
     }
 
 
-def _dtypes(scenario: Scenario) -> Record:
+def _dtypes(scenario: Scenario) -> common.PartDtypes:
     """The dtype of each part that the model has."""
     dtypes, ffn = scenario.dtypes, scenario.model.ffn.values()
     routed = [spec for spec in ffn if isinstance(spec, MoeFfn)]
     dense = len(routed) < len(scenario.model.ffn) or any(spec.shared_intermediate for spec in routed)
-    return {
-        "attention": dtypes.attention,
-        **({"ffn": dtypes.ffn} if dense else {}),
-        **({"experts": dtypes.experts} if routed else {}),
-        "lm_head": dtypes.lm_head,
-    }
+    parts: common.FeedForwardDtypes = {}
+    if dense:
+        parts["ffn"] = dtypes.ffn
+    if routed:
+        parts["experts"] = dtypes.experts
+    return {"attention": dtypes.attention, **parts, "lm_head": dtypes.lm_head}
 
 
-def scenario_record(scenario: Scenario) -> Record:
+def scenario_record(scenario: Scenario) -> common.ScenarioRecord:
     """What the figures of one scenario rest on."""
     measured, memory, layout = scenario.acceptance_profile, scenario.memory, scenario.layout
     workload = scenario.workload
@@ -221,6 +227,7 @@ def scenario_record(scenario: Scenario) -> Record:
         "engine_family": scenario.engine.family,
         "engine_version": scenario.engine.version,
         "context_tokens": scenario.context,
+        "draft_lengths": list(scenario.draft_lengths),
         "acceptance": measured.name if measured is not None else None,
         "data_set": measured.data_set if measured is not None else None,
         "temperature": measured.temperature if measured is not None else None,
@@ -246,15 +253,16 @@ def scenario_record(scenario: Scenario) -> Record:
 
 
 def _largest_batch(scenario: Scenario, length: int) -> int | None:
-    each_rank = scenario.memory.largest_batch(length)
+    known = scenario.acceptance.estimate(length) if length and scenario.acceptance is not None else None
+    each_rank = scenario.memory.largest_batch(length if known is None else known.verify_width - 1)
     return math.floor(each_rank) * scenario.layout.ranks if math.isfinite(each_rank) else None
 
 
-def _schedule(entries: Sequence[ScheduleEntry]) -> list[Record]:
+def _schedule(entries: Sequence[ScheduleEntry]) -> list[answers.ScheduleRange]:
     return [{"batch_from": e.batch_from, "batch_to": e.batch_to, "draft_length": e.draft_length} for e in entries]
 
 
-def _by_context(found: Sequence[ContextSchedule]) -> list[Record]:
+def _by_context(found: Sequence[ContextSchedule]) -> list[answers.ContextRange]:
     return [
         {
             "context_from": one.context_from,
@@ -266,7 +274,7 @@ def _by_context(found: Sequence[ContextSchedule]) -> list[Record]:
     ]
 
 
-def _users(users: Users | None, gpus: int) -> Record:
+def _users(users: Users | None, gpus: int) -> answers.UsersServed:
     """Users served at the floor interactivity; null where none was asked for."""
     served, without = (None, None) if users is None else (users.served, users.served_without)
     return {
@@ -279,14 +287,14 @@ def _users(users: Users | None, gpus: int) -> Record:
     }
 
 
-def _choice(found: Recommendation) -> Record | None:
+def _choice(found: Recommendation) -> answers.Choice | None:
     if found.choice is None:
         return None
     point = point_records(found.sweep, [found.choice])[0]
     return {**point, "speculate": point["draft_length"] > 0}
 
 
-def _split(found: Recommendation) -> Record | None:
+def _split(found: Recommendation) -> answers.Split | None:
     """The step of the choice taken apart: three parts that add up to it."""
     if found.choice is None:
         return None
@@ -304,7 +312,7 @@ def _split(found: Recommendation) -> Record | None:
     }
 
 
-def _runner_up(found: Recommendation, others: Sequence[Record]) -> Record | None:
+def _runner_up(found: Recommendation, others: Sequence[common.SweptPoint]) -> answers.RunnerUp | None:
     """The best of the rest, and how much better the choice is by what was maximised."""
     if found.choice is None or not others:
         return None

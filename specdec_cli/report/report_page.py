@@ -38,7 +38,7 @@ def report_page(
     data: ChartData,
     record: Record,
     *,
-    infeasible: Sequence[Record],
+    infeasible: Sequence[Mapping[str, Any]],
     sources: Sequence[Record],
     totals: Sequence[Record],
     command: str,
@@ -128,7 +128,7 @@ def _facts(record: Record) -> str:
         f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(more)}</small></dd></div>"
         for name, value, more in facts
     )
-    lines = [f"Step: {step_sentence(record['split'])}."]
+    lines = [f"Step: {step_sentence(record['split'], choice)}."]
     second = runner_up_sentence(record)
     lines += [f"Runner-up: {second}."] if second else []
     lines.append(f"Speculation pays {pays_sentence(record)}.")
@@ -202,7 +202,7 @@ def _totals_grid(totals: Sequence[Record]) -> Grid:
     return grid_of(columns, totals, lambda t: False)
 
 
-def _assumptions(record: Record, infeasible: Sequence[Record], sources: Sequence[Record]) -> str:
+def _assumptions(record: Record, infeasible: Sequence[Mapping[str, Any]], sources: Sequence[Record]) -> str:
     inputs = [{"name": name, **entry} for name, entry in record["inputs"].items()]
     columns = [
         Column("input", lambda i: str(i["name"]), numeric=False),

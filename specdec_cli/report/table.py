@@ -33,6 +33,7 @@ from specdec_cli.report.words import (
     serving_points,
     serving_sentence,
     settings_lines,
+    step_legend,
     step_sentence,
     uplift_sentence,
     users_sentence,
@@ -54,6 +55,9 @@ def sweep_table(record: Record, *, width: int | None, colour: bool) -> str:
         f"* on the Pareto frontier ({len(record['frontier'])} of {len(points) + record['points_left_out']} points)"
         + (f"; AL: unmarked measured, {legend}" if legend else "; AL as measured")
     )
+    beyond = step_legend(points)
+    if beyond is not None:
+        page.say(beyond)
     if serving_points(points):
         page.say(SERVING_LEGEND)
     _uplift(page, record)
@@ -129,7 +133,7 @@ def _choice(page: Page, record: Record) -> None:
         ("tokens/s/user", number(speed) + (f" ({number(speed / ratio)} without)" if without else "")),
         ("tokens/s/GPU", number(wide) + (f" ({number(wide / ratio)} without)" if without else "")),
         ("AL", f"{choice['acceptance_length']:.2f} tokens a step ({choice['acceptance_basis']})"),
-        ("step", step_sentence(split)),
+        ("step", step_sentence(split, choice)),
         ("bound", str(choice["bound"])),
     ]
     if serving_points([choice]):

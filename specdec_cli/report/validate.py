@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from specdec_cli import __version__
 from specdec_cli.explore.scenario import Input
@@ -15,9 +15,13 @@ from specdec_cli.report.records import finite, inputs_record
 from specdec_cli.report.words import percent
 from specdec_cli.units import MS
 
+if TYPE_CHECKING:
+    from specdec_cli.report import contract_validate as contract
+    from specdec_cli.report.contract_common import Warned
+
 Record = dict[str, Any]
 
-VALIDATE = "specdec.validate/1"
+VALIDATE: Final = "specdec.validate/1"
 TIMES: tuple[Quantity, ...] = ("base_step", "verify", "draft", "step")
 RATIOS: tuple[Quantity, ...] = ("verify_ratio", "rho", "speedup", "serving_speedup")
 
@@ -32,27 +36,26 @@ INTRODUCTION = (
 
 def validate_record(report: ValidationReport, *, inputs: Mapping[str, Input]) -> Record:
     """The whole answer; errors are fractions."""
-    return finite(
-        {
-            "schema": VALIDATE,
-            "specdec_version": __version__,
-            "inputs": inputs_record(inputs),
-            "whole_library": report.whole,
-            "sources": [_source(result) for result in report.sources],
-            "totals": [_total(total) for total in report.totals],
-            "faults": [
-                {"source": fault.source, "setup": fault.setup, "evidence": fault.evidence, **_score(fault.score)}
-                for fault in report.faults
-            ],
-            "gates": [_gate(gate) for gate in report.gates],
-            "baselines": dict(BASELINES),
-            "points": [_point(point) for result in report.sources for point in result.points],
-            "warnings": _warnings(report),
-        }
-    )
+    answer: contract.ValidateAnswer = {
+        "schema": VALIDATE,
+        "specdec_version": __version__,
+        "inputs": inputs_record(inputs),
+        "whole_library": report.whole,
+        "sources": [_source(result) for result in report.sources],
+        "totals": [_total(total) for total in report.totals],
+        "faults": [
+            {"source": fault.source, "setup": fault.setup, "evidence": fault.evidence, **_score(fault.score)}
+            for fault in report.faults
+        ],
+        "gates": [_gate(gate) for gate in report.gates],
+        "baselines": cast("contract.BaselineWords", dict(BASELINES)),
+        "points": [_point(point) for result in report.sources for point in result.points],
+        "warnings": _warnings(report),
+    }
+    return finite(answer)
 
 
-def _warnings(report: ValidationReport) -> list[Record]:
+def _warnings(report: ValidationReport) -> list[Warned]:
     missed = [("gate_missed", gate_sentence(_gate(gate))) for gate in report.missed]
     impossible = [
         (
@@ -65,9 +68,8 @@ def _warnings(report: ValidationReport) -> list[Record]:
     return [{"code": code, "message": message} for code, message in missed + impossible]
 
 
-def _source(result: SourceResult) -> Record:
-    source = result.source
-    expected = {name: getattr(source.expected, name) for name in ("base_step", "rho", "speedup")}
+def _source(result: SourceResult) -> contract.SourceScore:
+    source, held = result.source, result.source.expected
     return {
         "name": source.name,
         "title": source.title,
@@ -78,44 +80,43 @@ def _source(result: SourceResult) -> Record:
         "assumed_points": result.assumed,
         "fault_points": result.faults,
         "fitted_points": result.fitted,
-        "expected": expected,
+        "expected": {"base_step": held.base_step, "rho": held.rho, "speedup": held.speedup},
     }
 
 
-def _total(total: Total) -> Record:
-    baselines = {name: _score(score) for name, score in total.baselines.items()}
+def _total(total: Total) -> contract.TotalScore:
+    baselines = cast("contract.Baselines", {name: _score(score) for name, score in total.baselines.items()})
     return {"name": total.name, "what": total.what, **_score(total.score), "baselines": baselines}
 
 
-def _score(score: Score) -> Record:
+def _score(score: Score) -> contract.Score:
     return {
         "points": score.points,
-        "errors": {name: _errors(errors) for name, errors in score.errors.items()},
+        "errors": cast("contract.ErrorsByQuantity", {name: _errors(errors) for name, errors in score.errors.items()}),
         "sign": {"agree": score.sign.hits, "of": score.sign.of},
         "best_draft_length": _choice(score.choice),
     }
 
 
-def _errors(errors: Errors) -> Record:
+def _errors(errors: Errors) -> contract.ErrorsOf:
     return {"points": errors.points, "median": errors.median, "p90": errors.p90, "bias": errors.bias}
 
 
-def _choice(choice: Choice) -> Record:
+def _choice(choice: Choice) -> contract.BestDraftLength:
     return {"within_one": choice.near.hits, "sweeps": choice.near.of, "mean_speed_lost": choice.mean_loss}
 
 
-def _gate(gate: Gate) -> Record:
-    relation = "at_least" if gate.smallest else "at_most"
+def _gate(gate: Gate) -> contract.GateResult:
     return {
         "name": gate.name,
         "limit": gate.limit,
-        "relation": relation,
+        "relation": "at_least" if gate.smallest else "at_most",
         "value": gate.value,
         "passed": gate.passed,
     }
 
 
-def _point(point: PointResult) -> Record:
+def _point(point: PointResult) -> contract.ValidatedPoint:
     plain = {
         name: getattr(point, name)
         for name in (
@@ -132,7 +133,7 @@ def _point(point: PointResult) -> Record:
             figures[f"{prefix}_{name}"] = getattr(found, name)
     for baseline in BASELINES:
         figures[f"{baseline}_rho"] = point.predicted[baseline].rho
-    return plain | figures
+    return cast("contract.ValidatedPoint", plain | figures)  # names by rule: the tests hold them against the schema
 
 
 # --------------------------------------------------------------------------------------------------- text
@@ -251,7 +252,7 @@ def _lost(record: Record) -> str:
     return "-" if lost is None else percent(lost)
 
 
-def gate_sentence(gate: Record) -> str:
+def gate_sentence(gate: Mapping[str, Any]) -> str:
     """What a missed gate is about."""
     relation = "at least" if gate["relation"] == "at_least" else "at most"
     return f"{gate['name']} is {percent(gate['value'])}, {relation} {percent(gate['limit'])} is allowed"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 Record = dict[str, Any]
 
 BASIS_MARKS = {"measured": "", "interpolated": "~", "extrapolated": "!", "assumed": "?"}
+STEP_MARKS = {"computed": "", "calibrated": "", "extrapolated": "^"}
+BEYOND = "step past what the calibration measured: extrapolated"
 REASONS = {
     "out_of_memory": "out of memory",
     "beyond_draft_window": "context beyond the drafter's training",
@@ -65,7 +67,19 @@ def basis_legend(points: Sequence[Record]) -> str:
     return ", ".join(f"{BASIS_MARKS[basis]} {basis}" for basis in used)
 
 
-def infeasible_lines(entries: Sequence[Record]) -> list[str]:
+def step_mark(point: Mapping[str, Any]) -> str:
+    """What stands beside a step's time; blank without a calibration."""
+    basis = point.get("step_basis")
+    return "" if basis is None else STEP_MARKS[basis] or " "
+
+
+def step_legend(points: Sequence[Record]) -> str | None:
+    """What the mark beside a step's time means, where it occurs."""
+    marked = any(point.get("step_basis") == "extrapolated" for point in points)
+    return f"{STEP_MARKS['extrapolated']} {BEYOND}" if marked else None
+
+
+def infeasible_lines(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     """How many points cannot be, by reason, each with an example."""
     counts = Counter(entry["reason"] for entry in entries)
     if not counts:
@@ -317,11 +331,12 @@ def pays_sentence(record: Record) -> str:
     return f"from batch {record['pays_from_batch']} to {record['pays_to_batch']} (swept: {first} to {last})"
 
 
-def step_sentence(split: Record) -> str:
-    """The step and the three parts that add up to it, each with its share."""
+def step_sentence(split: Record, point: Record) -> str:
+    """The step and the three parts that add up to it, each with its share; said where it is extrapolated."""
     parts = (("target", "target"), ("verifying adds", "verify_adds"), ("drafting", "draft"))
     said = [f"{word} {number(split[f'{key}_ms'])} ({percent(split[f'{key}_share'])})" for word, key in parts]
-    return f"{number(split['step_ms'])} ms = {' + '.join(said)}"
+    beyond = "; extrapolated, past what the calibration measured" if point.get("step_basis") == "extrapolated" else ""
+    return f"{number(split['step_ms'])} ms = {' + '.join(said)}{beyond}"
 
 
 def own_settings(record: Record) -> list[Record]:

@@ -308,7 +308,7 @@ def _model(library: Library, place: Place) -> tuple[StepModel, MemoryBill, Engin
     dtypes = resolve_dtypes(model.dtypes, kv_dtype=place.kv)
     weights = place.checkpoint.weights
     if weights is not None:
-        dtypes = replace(
+        dtypes = msgspec.structs.replace(
             dtypes,
             attention=place.checkpoint.attention or weights,
             ffn=weights,

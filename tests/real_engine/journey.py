@@ -48,6 +48,8 @@ class Point:
     """As the profiles alone predict it."""
     calibrated_ms: float
     """As predicted with the three runs of GIVEN."""
+    curve_ms: float
+    """As predicted with the three runs and the target's passes, timed by themselves, as a curve."""
 
     def speed(self, step_ms: float) -> float:
         """Tokens/s of a user."""
@@ -57,6 +59,7 @@ class Point:
 def run_engine(python: str, folder: Path, store: str, *, fifo: bool, rounds: int, tokens: int) -> None:
     """Models and logs: folder/models, folder/0, folder/1 ..."""
     right = ["--fifo"] if fifo else []
+    right += ["--passes", ",".join(str(length + 1) for length in DRAFT_LENGTHS)]
     models = folder / "models"
     commands = [["tiny_models.py", str(models), store]]
     commands += [
@@ -147,13 +150,16 @@ def predict(folder: Path, profiles: Path, specdec: Specdec) -> list[Point]:
     """Measured steps beside those of the profiles, and of the profiles calibrated on three draft lengths."""
     scenario = ["--hardware", "this-cpu", "--model", "tiny-target", "--drafter", "tiny-target-draft"]
     scenario += ["--engine", "llama-cpp", "--profiles", str(profiles)]
-    calibration = str(folder / "calibration.yaml")
     off = sorted(map(str, folder.glob("[0-9]/server-d0.log")))
     on = [str(log) for length in GIVEN[1:] for log in sorted(folder.glob(f"[0-9]/server-d{length}.log"))]
-    said = specdec(
-        ["calibrate", *on, *(part for log in off for part in ("--off", log)), *scenario, "-o", calibration, "--force"]
-    )
-    (folder / "calibrate.txt").write_text(said, "utf-8")
+    passes = sorted(map(str, folder.glob("[0-9]/passes.csv")))
+
+    def calibration(name: str, *files: str) -> str:
+        made = str(folder / f"{name}.yaml")
+        plain = (part for log in off for part in ("--off", log))
+        said = specdec(["calibrate", *files, *plain, *scenario, "-o", made, "--force"])
+        (folder / f"{name}.txt").write_text(said, "utf-8")
+        return made
 
     measured = read_points(folder, specdec)
     lengths = ",".join(map(str, DRAFT_LENGTHS))
@@ -165,7 +171,9 @@ def predict(folder: Path, profiles: Path, specdec: Specdec) -> list[Point]:
         answer: dict[str, Any] = json.loads(specdec([*asked, *more]))
         return {point["draft_length"]: point["step_ms"] for point in answer["points"]}
 
-    prior, calibrated = steps(), steps("--calibration", calibration)
+    prior = steps()
+    calibrated = steps("--calibration", calibration("calibration", *on))
+    curve = steps("--calibration", calibration("curve", *on, *passes))
     return [
         Point(
             draft_length=length,
@@ -174,6 +182,7 @@ def predict(folder: Path, profiles: Path, specdec: Specdec) -> list[Point]:
             measured_ms=measured[length][1],
             prior_ms=prior[length],
             calibrated_ms=calibrated[length],
+            curve_ms=curve[length],
         )
         for length in DRAFT_LENGTHS
     ]
@@ -181,10 +190,13 @@ def predict(folder: Path, profiles: Path, specdec: Specdec) -> list[Point]:
 
 def table(points: Sequence[Point]) -> str:
     """Markdown; bold: predicted, not given."""
-    head = ("D", "AL read", "AL counted", "step ms measured", "profiles", "calibrated", "error", "tokens/s")
+    head = ("D", "AL read", "AL counted", "step ms measured", "profiles", "calibrated", "error", "with passes", "error")
+    head += ("tokens/s",)
     lines = ["| " + " | ".join(head) + " |", "|" + " --: |" * len(head)]
     for point in points:
-        error = f"{point.calibrated_ms / point.measured_ms - 1:+.1%}"
+        errors = [f"{each / point.measured_ms - 1:+.1%}" for each in (point.calibrated_ms, point.curve_ms)]
+        if point.draft_length not in GIVEN:
+            errors = [f"**{error}**" for error in errors]
         cells = (
             f"{point.draft_length}",
             f"{point.acceptance_length:.2f}",
@@ -192,7 +204,9 @@ def table(points: Sequence[Point]) -> str:
             f"{point.measured_ms:.1f}",
             f"{point.prior_ms:.1f}",
             f"{point.calibrated_ms:.1f}",
-            error if point.draft_length in GIVEN else f"**{error}**",
+            errors[0],
+            f"{point.curve_ms:.1f}",
+            errors[1],
             f"{point.speed(point.measured_ms):.1f}",
         )
         lines.append("| " + " | ".join(cells) + " |")

@@ -2,7 +2,8 @@
 
 For each draft length a process of its own: server-dD.log is the server's log as it stands, answers-dD.jsonl its
 answers with their `timings`, metrics-dD.prom the scrape at the end. Every draft length gets the same prompts, decodes
-greedily and ignores the end of text, so that the texts must agree.
+greedily and ignores the end of text, so that the texts must agree. --passes times the target's own passes too, as
+`llama-bench -p 1,2,4,...` would: new tokens behind a cached prompt, in passes.csv, which `specdec calibrate` takes.
 
 Run by the engine's Python: python run_llama_cpp.py MODELS OUT --draft-lengths 0,1,8
 """
@@ -24,6 +25,10 @@ from tiny_models import DRAFT, SPECIAL, TARGET, VOCABULARY
 PROMPT = 32
 """Tokens of a prompt, at random; a begin token stands before them."""
 CONTEXT = 1024
+CACHED = 96
+"""Tokens in the cache before a timed pass: about as many as a request has halfway."""
+PASSES = 12
+"""Times that each width is timed."""
 
 
 def arguments() -> argparse.Namespace:
@@ -38,6 +43,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--fifo", action="store_true", help="real-time priority: undisturbed by other programs; needs the right to it"
     )
+    parser.add_argument("--passes", default="", help="widths of the target's passes to time, without drafts")
     parser.add_argument("--one", type=int, default=None, help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -45,9 +51,11 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     asked = arguments()
     if asked.one is not None:
-        serve(asked, asked.one)
+        serve(asked, asked.one) if asked.one >= 0 else time_passes(asked)
         return
     asked.out.mkdir(parents=True, exist_ok=True)
+    if asked.passes:
+        subprocess.run([sys.executable, *sys.argv, "--one", "-1"], stderr=subprocess.DEVNULL, check=True)
     for length in (int(part) for part in asked.draft_lengths.split(",")):
         with (asked.out / f"server-d{length}.log").open("wb") as log:
             subprocess.run([sys.executable, *sys.argv, "--one", str(length)], stderr=log, check=True)
@@ -55,11 +63,7 @@ def main() -> None:
 
 def serve(asked: argparse.Namespace, draft_length: int) -> None:
     """One server, its requests, and what it says; the log goes to stderr."""
-    if asked.fifo:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))  # threads made later take it over
-    import xllamacpp
-
-    server = xllamacpp.Server(parameters(xllamacpp, asked, draft_length))
+    server = started(asked, draft_length)
     chance = random.Random(1)
     with ThreadPoolExecutor(asked.batch) as pool:
         answers: list[dict[str, Any]] = []
@@ -71,9 +75,33 @@ def serve(asked: argparse.Namespace, draft_length: int) -> None:
     (asked.out / f"metrics-d{draft_length}.prom").write_text(str(server.handle_metrics()))
 
 
-def ask(server: Any, prompt: list[int], tokens: int) -> dict[str, Any]:
+def started(asked: argparse.Namespace, draft_length: int) -> Any:
+    """The server, in this process."""
+    if asked.fifo:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))  # threads made later take it over
+    import xllamacpp
+
+    return xllamacpp.Server(parameters(xllamacpp, asked, draft_length))
+
+
+def time_passes(asked: argparse.Namespace) -> None:
+    """passes.csv: how long the target takes for so many tokens behind a cached prompt."""
+    server = started(asked, 0)
+    chance = random.Random(2)
+    cached = [1, *(chance.randrange(SPECIAL, VOCABULARY) for _ in range(CACHED - 1))]
+    rows = ["tokens,pass_ms,context"]
+    for turn in range(1 + PASSES):  # the first fills the cache and warms up
+        for width in (int(part) for part in asked.passes.split(",")):
+            prompt = [*cached, *(chance.randrange(SPECIAL, VOCABULARY) for _ in range(width))]
+            timings = ask(server, prompt, 1, cache=True)["timings"]
+            if turn and timings["prompt_n"] == width:
+                rows.append(f"{width},{timings['prompt_ms']:.4f},{CACHED}")
+    (asked.out / "passes.csv").write_text("\n".join(rows) + "\n")
+
+
+def ask(server: Any, prompt: list[int], tokens: int, cache: bool = False) -> dict[str, Any]:
     answer: dict[str, Any] = server.handle_completions(
-        {"prompt": prompt, "max_tokens": tokens, "temperature": 0.0, "ignore_eos": True, "cache_prompt": False}
+        {"prompt": prompt, "max_tokens": tokens, "temperature": 0.0, "ignore_eos": True, "cache_prompt": cache}
     )
     return answer
 

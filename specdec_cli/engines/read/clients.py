@@ -7,16 +7,20 @@ seconds, `*_intvty` tokens/s/user; D and AL are not in it. Golden tables: model 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
 
-from specdec_cli.engines.read.json_objects import Entry, mean_of, number, objects_in, text_of
+from specdec_cli.engines.read.json_objects import MOST, Entry, mean_of, number, objects_in, text_of
+from specdec_cli.engines.read.pool import MOST_DRAFTED
 from specdec_cli.errors import ProfileError
 from specdec_cli.profiles.measured_run import MeasuredRun
 
 GUIDELLM, INFERENCEX, GOLDEN = "guidellm", "inferencex", "inferencex-golden"
+
+GOLDEN_LETTERS = 256_000  # a table of numbers by hand; the safe reader of YAML takes a second for so many
 
 # A server that streams a token a chunk shows 1.00 whatever it accepts: below this it says nothing about AL.
 CHUNKS_SAY = 1.05
@@ -125,6 +129,8 @@ def read_golden(file: str, text: str) -> list[MeasuredRun]:
 
     Raises ProfileError where it is not such a table.
     """
+    if len(text) > GOLDEN_LETTERS:
+        raise ProfileError(f"expected a table of at most {GOLDEN_LETTERS:,} letters, found {len(text):,}", file=file)
     try:
         data = yaml.load(text, Loader=_WithoutAliases)  # noqa: TID251  (a SafeLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -134,7 +140,7 @@ def read_golden(file: str, text: str) -> list[MeasuredRun]:
     runs = []
     for path, table in _tables(data, ()):
         for length, value in table:
-            if value < 1 or length < 1:
+            if not 1 <= value <= MOST_DRAFTED or not 1 <= length <= MOST_DRAFTED:
                 raise ProfileError(f"D = {length} with AL = {value:g}", file=file, key=" ".join(path))
             runs.append(
                 MeasuredRun(
@@ -160,10 +166,10 @@ def _tables(data: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ..
         for key, value in data.items():
             if isinstance(value, Mapping | list):
                 yield from _tables(value, (*path, str(key)))
-    elif isinstance(data, list) and data and all(isinstance(v, int | float) and not isinstance(v, bool) for v in data):
+    elif isinstance(data, list) and data and all(_is_row(0, value) for value in data):
         yield path, [(index + 1, float(value)) for index, value in enumerate(data)]
 
 
 def _is_row(key: object, value: object) -> bool:
-    whole = isinstance(key, int) or (isinstance(key, str) and key.isdigit())
-    return whole and isinstance(value, int | float) and not isinstance(value, bool)
+    whole = isinstance(key, int) or (isinstance(key, str) and re.fullmatch(r"[0-9]{1,15}", key))
+    return bool(whole) and isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MOST

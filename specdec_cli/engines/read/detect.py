@@ -10,6 +10,7 @@ from specdec_cli.engines.read import (
     llama_bench,
     llama_log,
     prometheus,
+    sglang_columns,
     sglang_json,
     sglang_log,
     texts,
@@ -55,7 +56,7 @@ JSON_FORMATS = frozenset(
 
 _LOGS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
     (vllm_log.FORMAT, (vllm_lines.SPEC, vllm_lines.LEGACY, vllm_lines.LOAD)),
-    (sglang_log.FORMAT, (sglang_log.DECODE,)),
+    (sglang_log.FORMAT, (sglang_columns.DECODE,)),
     (llama_log.FORMAT, (llama_log.DRAFT, b"print_timing", b"prompt eval time =")),
 )
 _SCRAPE = re.compile(rb"^(?:# (?:HELP|TYPE) \S+|(?:vllm:|sglang:|trtllm_|maxserve)[\w:]+(?:\{[^}]*\})? \S+)", re.M)
@@ -79,9 +80,9 @@ def of_head(head: bytes) -> str | None:
         return texts.SPECULATIVE
     if b"n_gen" in text[:2000] and b"avg_ts" in text[:2000] and b"," in text[:200]:
         return llama_bench.BENCH
-    if re.search(rb"^[ \t]*\|.*\bT_TG s\b.*\|", head, re.M):
+    if b"T_TG s" in head and re.search(rb"^[ \t]*\|.*\bT_TG s[ \t]*\|", head, re.M):
         return llama_bench.BATCHED
-    if re.search(rb"^[ \t]*\|.*\btest[ \t]*\|[ \t]*t/s[ \t]*\|", head, re.M):
+    if b"t/s" in head and re.search(rb"^[ \t]*\|.*\btest[ \t]*\|[ \t]*t/s[ \t]*\|", head, re.M):
         return llama_bench.BENCH
     found = of_log(head)
     if found is None and _GOLDEN.search(head) and b":" in head[:2000]:

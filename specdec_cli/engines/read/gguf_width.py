@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from specdec_cli.engines.read.detect import looks_like_json
+from specdec_cli.engines.read.json_objects import LEAST, MOST, read_objects
+from specdec_cli.engines.read.llama_bench import csv_entries
+from specdec_cli.engines.read.source import Source
 from specdec_cli.errors import ProfileError
 from specdec_cli.units import BITS_PER_BYTE, GIB, GIGA, KILO, MEGA, TERA
 
@@ -27,7 +28,7 @@ def bits_per_weight(path: Path) -> float:
 
     Raises ProfileError: no such file, not llama-bench output, or runs of several files.
     """
-    found = {(size, count) for size, count in _runs(_text(path), path)}
+    found = set(_runs(path))
     if not found:
         raise ProfileError(
             f"expected llama-bench output with {SIZE} and {PARAMETERS}, found none",
@@ -41,61 +42,35 @@ def bits_per_weight(path: Path) -> float:
     return widths[0]
 
 
-def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ProfileError(f"expected llama-bench output of at most {MOST_BYTES // 2**20} MiB", file=path)
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ProfileError("no such file", file=path) from None
-    except (OSError, ValueError) as error:
-        raise ProfileError(f"cannot be read: {getattr(error, 'strerror', None) or error}", file=path) from None
-
-
-def _runs(text: str, path: Path) -> Iterator[tuple[float, float]]:
+def _runs(path: Path) -> Iterator[tuple[float, float]]:
     """(bytes, parameters) of every run, whatever the format."""
-    body = text.lstrip("\ufeff \t\r\n")
-    if body.startswith(("[", "{")):
-        rows = _json_rows(body)
-    elif body.startswith("|"):
-        yield from _markdown_runs(body)
-        return
-    else:
-        rows = list(csv.DictReader(io.StringIO(body)))
-    for row in rows:
-        if isinstance(row, Mapping) and SIZE in row and PARAMETERS in row:
-            yield _number(row, SIZE, path), _number(row, PARAMETERS, path)
-
-
-def _json_rows(body: str) -> list[Any]:
-    """A list of runs, or one run a line; a line that is cut off holds none."""
+    source = Source(path)
     try:
-        whole = json.loads(body)
-        return whole if isinstance(whole, list) else [whole]
-    except json.JSONDecodeError:
-        pass
-    rows = []
-    for line in body.splitlines():
-        try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
-            continue
-    return rows
+        if looks_like_json(source.head):
+            rows: Sequence[Mapping[str, Any]] = [entry.data for entry in read_objects(source).entries]
+        else:
+            text = source.whole(MOST_BYTES, "llama-bench output").decode("utf-8", errors="replace")
+            rows = list(_markdown_rows(text)) or [entry.data for entry in csv_entries(text)]
+    finally:
+        source.close()
+    for row in rows:
+        if SIZE in row and PARAMETERS in row:
+            yield _number(row, SIZE, path), _number(row, PARAMETERS, path)
 
 
 def _number(row: Mapping[str, Any], key: str, path: Path) -> float:
     try:
         value = float(row[key])
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         value = 0.0
-    if not 0 < value < float("inf"):
+    if not LEAST < value < MOST:
         raise ProfileError(f"expected a number above 0, found {row[key]!r}", file=path, key=key)
     return value
 
 
-def _markdown_runs(body: str) -> Iterator[tuple[float, float]]:
+def _markdown_rows(body: str) -> Iterator[Mapping[str, float]]:
     for line in body.splitlines():
         size = re.search(r"\|\s*(\d+\.?\d*)\s*([KMGT]iB)\s*\|", line)
         count = re.search(r"\|\s*(\d+\.?\d*)\s*([KMBT])\s*\|", line)
         if size and count:
-            yield float(size[1]) * _UNITS[size[2]], float(count[1]) * _COUNTS[count[2]]
+            yield {SIZE: float(size[1]) * _UNITS[size[2]], PARAMETERS: float(count[1]) * _COUNTS[count[2]]}

@@ -21,7 +21,7 @@ from specdec_cli.profiles.measured_run import MeasuredRun
 
 TIMINGS, BENCH, BATCHED = "llama-cpp-timings", "llama-bench", "llama-batched-bench"
 
-_TEST = re.compile(r"(pp|tg)\s*(\d+)(?:\s*@\s*d(\d+))?$")
+_TEST = re.compile(r"(pp|tg)\s*(\d{1,15})(?:\s*@\s*d(\d{1,15}))?$")
 _SPEED = re.compile(r"(\d+\.?\d*)\s*(?:±|\+/-|\\u00b1)?")
 
 
@@ -175,7 +175,10 @@ def read_batched_bench(file: str, entries: Sequence[Entry]) -> list[MeasuredRun]
 def csv_entries(text: str) -> list[Entry]:
     """llama-bench -o csv: one object a row, text values and all."""
     reader = csv.DictReader(io.StringIO(text))
-    return [Entry(number + 2, {k: v for k, v in row.items() if k is not None}) for number, row in enumerate(reader)]
+    try:
+        return [Entry(number + 2, {k: v for k, v in row.items() if k is not None}) for number, row in enumerate(reader)]
+    except csv.Error:  # a quote that is never closed
+        return []
 
 
 def markdown_entries(text: str) -> list[Entry]:

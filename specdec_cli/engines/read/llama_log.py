@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, field
 
 from specdec_cli.engines.read.pool import Tally, WindowPool, run_from, whole_draft_length
-from specdec_cli.engines.read.source import Hit, Source
+from specdec_cli.engines.read.source import LONG_LINES, Hit, Source
 from specdec_cli.errors import ProfileError
 from specdec_cli.profiles.measured_run import Finding, MeasuredRun, RunFile
 
@@ -25,16 +25,21 @@ MOSTLY_DRAFTED = 0.8
 """A smaller share of rounds with drafts is no end of a request: the rates are of something else."""
 MARKERS = (EVAL, DRAFT, STATISTICS, REUSED, POSITIONS, FORCED)
 
-_TIME = re.compile(rb"eval time =\s*(\d+\.?\d*) ms /\s*(\d+) (?:tokens|runs)")
-_DRAFT = re.compile(rb"\(\s*(\d+) accepted /\s*(\d+) generated\)")
-_MEAN = re.compile(rb"mean (?:len|acceptance length)\s*=\s*(\d+\.?\d*)")
+# At most 15 digits before the point: more are a fault of the file, and past what a float or a count holds.
+_TIME = re.compile(rb"eval time =\s*(\d{1,15}(?:\.\d*)?) ms /\s*(\d{1,15}) (?:tokens|runs)")
+_DRAFT = re.compile(rb"\(\s*(\d{1,15}) accepted /\s*(\d{1,15}) generated\)")
+_MEAN = re.compile(rb"mean (?:len|acceptance length)\s*=\s*(\d{1,15}(?:\.\d*)?)(?!\d)")
 _RATES = re.compile(
-    rb"(?:acceptance rate per position|#acc rate/pos|acc per pos)\s*=\s*\(((?:\d+\.?\d*,\s*)*\d+\.?\d*)\)"
+    rb"(?:acceptance rate per position|#acc rate/pos|acc per pos)\s*=\s*"
+    rb"\(((?:\d{1,15}(?:\.\d*)?,\s*)*\d{1,15}(?:\.\d*)?)\)"
 )
 _SLOT = re.compile(rb"id\s+(\d+)\s*\|\s*task")
 _TOTAL = re.compile(rb"statistics\s+([\w-]+):")
-_COUNTS = {name: re.compile(rb"#%s\s*=\s*(\d+)" % name.encode()) for name in ("gen drafts", "gen tokens", "acc tokens")}
-_DURATION = re.compile(rb"dur\(b,g,a\)\s*=\s*[\d.]+,\s*(\d+\.?\d*),\s*(\d+\.?\d*)")
+_COUNTS = {
+    name: re.compile(rb"#%s\s*=\s*(\d{1,15})(?!\d)" % name.encode())
+    for name in ("gen drafts", "gen tokens", "acc tokens")
+}
+_DURATION = re.compile(rb"dur\(b,g,a\)\s*=\s*[\d.]+,\s*(\d{1,15}(?:\.\d*)?),\s*(\d{1,15}(?:\.\d*)?)(?!\d)")
 
 
 @dataclass(slots=True)
@@ -73,7 +78,7 @@ def read_llama_log(source: Source) -> RunFile:
     _plain(state)
     runs = _runs(state)
     if source.longest_passed_over:
-        state.tally.add("lines over 64 MiB", count=source.longest_passed_over)
+        state.tally.add(LONG_LINES, count=source.longest_passed_over)
     findings = []
     rounds = state.drafted.n + state.plain.steps
     if state.reused is not None and state.reused < 0.5 * rounds:
@@ -103,7 +108,7 @@ def _take(state: _State, hit: Hit) -> None:
     elif marker is POSITIONS:
         _positions(state, hit)
     elif marker is REUSED:
-        found = re.match(rb"graphs reused =\s*(\d+)", hit.text)
+        found = re.match(rb"graphs reused =\s*(\d{1,15})(?!\d)", hit.text)
         if found is not None:
             state.reused = max(state.reused or 0, int(found.group(1)))
     else:
@@ -161,7 +166,7 @@ def _draft(state: _State, hit: Hit) -> None:
         state.drafted.timed(ms / 1e3 / n, n)
         state.drafted.ran((tokens - 1) / ms * 1e3 if ms > 0 else 0.0)
         _context(state, state.drafted, tokens)
-    elif mean is not None and float(mean.group(1)) > 1:
+    elif mean is not None and float(mean.group(1)) > 1 and accepted:
         n = accepted / (float(mean.group(1)) - 1.0)
     elif rates:
         n = generated / len(rates)

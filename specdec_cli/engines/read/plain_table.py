@@ -11,8 +11,9 @@ import csv
 import io
 import math
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
+from specdec_cli.engines.read.json_objects import MOST
+from specdec_cli.engines.read.source import Source
 from specdec_cli.errors import ProfileError, did_you_mean
 from specdec_cli.profiles.measured_run import MeasuredRun, RunFile
 
@@ -30,18 +31,14 @@ COLUMNS = {
     "pass_ratio": "time of that pass over a pass of one token",
 }
 ENDINGS = (".csv", ".tsv")
-SIZE = 16_000_000  # bytes; a table that people write is smaller
+SIZE = 4 << 20  # bytes; a table that people write is smaller
 _HEAD = 4096
 
 
-def is_plain_table(path: Path | str) -> bool:
-    """Whether the first line that is no comment names columns of this table; False where it cannot be read."""
-    try:
-        with Path(path).open(encoding="utf-8-sig", errors="replace") as file:
-            head = file.read(_HEAD)
-    except OSError:
-        return False
-    first = next((line for line in head.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
+def is_plain_table(head: bytes) -> bool:
+    """Whether the first line that is no comment names columns of this table."""
+    lines = head[:_HEAD].decode("utf-8", errors="replace").splitlines()
+    first = next((line for line in lines if line.strip() and not line.lstrip().startswith("#")), "")
     names = set(_cells(first))
     return {"batch", "draft_length"} <= names or (
         bool({"tokens", "batch", "draft_length"} & names)
@@ -49,16 +46,10 @@ def is_plain_table(path: Path | str) -> bool:
     )
 
 
-def read_plain_table(path: Path | str) -> RunFile:
+def read_plain_table(source: Source) -> RunFile:
     """The table's points as runs. Raises ProfileError with line and column for what cannot be read."""
-    file = Path(path)
-    try:
-        raw = file.read_bytes()[: SIZE + 1]
-    except OSError as error:
-        raise ProfileError(error.strerror or str(error), file=file) from None
-    if len(raw) > SIZE:
-        raise ProfileError(f"larger than {SIZE // 1_000_000} MB: no table of measured points", file=file)
-    lines = list(_lines(raw.decode("utf-8-sig", errors="replace")))
+    file = source.name
+    lines = list(_lines(source.whole(SIZE, "a table of measured points").decode("utf-8", errors="replace")))
     if not lines:
         raise ProfileError("an empty table", file=file)
     names = _header(file, *lines[0])
@@ -67,7 +58,7 @@ def read_plain_table(path: Path | str) -> RunFile:
         raise ProfileError("a header and no rows", file=file)
     plain = next((v.get("step_ms") for _, v in rows if v.get("batch") == 1 and v.get("draft_length") == 0), None)
     runs = tuple(_run(file, number, values, plain) for number, values in rows)
-    return RunFile(str(path), FORMAT, runs, size=len(raw))
+    return RunFile(file, FORMAT, runs, size=source.size)
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
@@ -78,10 +69,13 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 def _cells(line: str) -> list[str]:
     delimiter = max(",;\t", key=line.count)
-    return [cell.strip() for cell in next(csv.reader(io.StringIO(line), delimiter=delimiter), [])]
+    try:
+        return [cell.strip() for cell in next(csv.reader(io.StringIO(line), delimiter=delimiter), [])]
+    except csv.Error:  # a cell longer than any reader of tables takes
+        return [line]
 
 
-def _header(file: Path, number: int, line: str) -> list[str]:
+def _header(file: str, number: int, line: str) -> list[str]:
     names = _cells(line)
     for name in names:
         if name not in COLUMNS:
@@ -93,7 +87,7 @@ def _header(file: Path, number: int, line: str) -> list[str]:
     return names
 
 
-def _row(file: Path, number: int, names: Sequence[str], line: str) -> tuple[int, dict[str, float]]:
+def _row(file: str, number: int, names: Sequence[str], line: str) -> tuple[int, dict[str, float]]:
     cells = _cells(line)
     if len(cells) != len(names):
         raise ProfileError(f"{len(cells)} cells under {len(names)} columns", file=file, line=number)
@@ -106,8 +100,8 @@ def _row(file: Path, number: int, names: Sequence[str], line: str) -> tuple[int,
         except ValueError:
             raise ProfileError(f"expected a number, found `{cell}`", file=file, line=number, key=name) from None
         least_is_zero = name in ("draft_length", "context")
-        if not math.isfinite(value) or value < 0 or (value == 0 and not least_is_zero):
-            wanted = "0 or more" if least_is_zero else "above 0"
+        if not math.isfinite(value) or not 0 <= value <= MOST or (value == 0 and not least_is_zero):
+            wanted = f"at most {MOST:g}" if value > MOST else "0 or more" if least_is_zero else "above 0"
             raise ProfileError(f"expected {wanted}, found `{cell}`", file=file, line=number, key=name)
         if name in ("draft_length", "verify_width", "tokens") and value != int(value):
             raise ProfileError(f"expected a whole number, found `{cell}`", file=file, line=number, key=name)
@@ -115,7 +109,7 @@ def _row(file: Path, number: int, names: Sequence[str], line: str) -> tuple[int,
     return number, values
 
 
-def _run(file: Path, number: int, values: dict[str, float], plain_ms: float | None) -> MeasuredRun:
+def _run(file: str, number: int, values: dict[str, float], plain_ms: float | None) -> MeasuredRun:
     def need(name: str, other: str = "") -> ProfileError:
         return ProfileError(f"expected `{name}`" + (f" or `{other}`" if other else ""), file=file, line=number)
 
@@ -136,7 +130,7 @@ def _run(file: Path, number: int, values: dict[str, float], plain_ms: float | No
     if seconds is None and length is not None and speed is not None:
         seconds, basis = length * values["batch"] / speed, "acceptance_length x batch / tokens_per_s"
     return MeasuredRun(
-        file=str(file),
+        file=file,
         format=FORMAT,
         first_line=number,
         batch=values["batch"],
@@ -150,7 +144,7 @@ def _run(file: Path, number: int, values: dict[str, float], plain_ms: float | No
     )
 
 
-def _pass(file: Path, number: int, values: dict[str, float], plain_ms: float | None) -> MeasuredRun:
+def _pass(file: str, number: int, values: dict[str, float], plain_ms: float | None) -> MeasuredRun:
     milliseconds, ratio = values.get("pass_ms"), values.get("pass_ratio")
     if milliseconds is None and ratio is None:
         raise ProfileError("expected `pass_ms` or `pass_ratio`", file=file, line=number)
@@ -166,7 +160,7 @@ def _pass(file: Path, number: int, values: dict[str, float], plain_ms: float | N
         milliseconds = ratio * plain_ms
     assert milliseconds is not None
     return MeasuredRun(
-        file=str(file),
+        file=file,
         format=FORMAT,
         first_line=number,
         measures="verify_pass",

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from specdec_cli.engines.read.source import Hit
+from specdec_cli.errors import ProfileError
 from specdec_cli.profiles.measured_run import MeasuredRun, Skipped, Windows
+
+MOST_DRAFTED = 4096
+"""Tokens a draft; several times the longest that engines allow, and lists of so many entries cost nothing."""
+
+MOST_RUNS = 10_000
+"""Of a file. Thousands of settings are no measurement but a log taken for one, and would be fitted for minutes."""
 
 
 class WindowPool:
@@ -131,6 +138,14 @@ def whole_draft_length(drafted: float | None, iterations: float | None) -> int |
     ratio = drafted / iterations
     nearest = round(ratio)
     return nearest if nearest >= 1 and abs(ratio - nearest) <= 0.02 * nearest else None
+
+
+def possible_draft_length(length: float, file: str, line: int | None) -> int:
+    """The draft length as a whole number. Raises ProfileError for one that no engine drafts."""
+    if length > MOST_DRAFTED:
+        message = f"draft length {length:g}: no engine drafts more than {MOST_DRAFTED} tokens"
+        raise ProfileError(message, file=file, line=line)
+    return int(length)
 
 
 def process_of(hit: Hit) -> bytes:

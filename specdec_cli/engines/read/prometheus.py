@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from specdec_cli.engines.read.pool import whole_draft_length
+from specdec_cli.engines.read.json_objects import MOST
+from specdec_cli.engines.read.pool import MOST_RUNS, whole_draft_length
 from specdec_cli.engines.read.source import Source
 from specdec_cli.errors import ProfileError
 from specdec_cli.profiles.measured_run import MeasuredRun, RunFile, Skipped
@@ -24,6 +25,8 @@ FORMAT = "prometheus"
 
 _SAMPLE = re.compile(rb"^([A-Za-z_:][\w:]*)(?:\{(.*)\})?\s+([-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan))(?:\s|$)", re.I)
 _LABEL = re.compile(rb'(\w+)="((?:[^"\\]|\\.)*)"')
+
+_POSITION = re.compile(r"\d{1,4}", re.ASCII)
 
 Key = tuple[str, str]
 """Metric name, and its position label ('' where it has none)."""
@@ -77,6 +80,13 @@ def scrapes_of(source: Source) -> tuple[list[Scrape], tuple[Skipped, ...]]:
                 continue
             series = found.group(1) + b"{" + (found.group(2) or b"")
             if series in seen:
+                if len(scrapes) == MOST_RUNS:
+                    raise ProfileError(
+                        f"more than {MOST_RUNS:,} scrapes",
+                        file=source.name,
+                        line=number,
+                        hint="the first and the last one of a run say all that counters can",
+                    )
                 scrapes.append(Scrape(source.name, first_line=number))
                 seen.clear()
             seen.add(series)
@@ -87,7 +97,7 @@ def scrapes_of(source: Source) -> tuple[list[Scrape], tuple[Skipped, ...]]:
 
 def _add(scrape: Scrape, name: str, labels: dict[bytes, bytes], value: float, line: int) -> None:
     scrape.last_line = line
-    if value != value:  # NaN: an engine that has not run yet
+    if not abs(value) <= MOST:  # NaN: an engine that has not run yet
         return
     if scrape.model is None and b"model_name" in labels:
         scrape.model = labels[b"model_name"].decode("utf-8", errors="replace")
@@ -204,7 +214,7 @@ def _counted(group: Sequence[Scrape], engine: str, prefix: str) -> list[Measured
                 raise ProfileError(f"nothing happened since {before.file}: the two scrapes are alike", file=after.file)
             raise ProfileError("no drafts were counted in it", file=after.file, hint="scrape after the run")
         name = f"{spec}accepted_tokens_per_pos_total"
-        positions = sorted((int(p) for n, p in after.values if n == name and p.isdigit()))
+        positions = sorted((int(p) for n, p in after.values if n == name and _POSITION.fullmatch(p)))
         rates = [(grown(name, str(p)) or 0.0) / drafts for p in positions]
         latency, count = (grown(f"{prefix}inter_token_latency_seconds_{part}") for part in ("sum", "count"))
         run = MeasuredRun(
@@ -285,7 +295,7 @@ def _max(group: Sequence[Scrape]) -> list[MeasuredRun]:
     base = "maxserve_spec_decode_acceptance_rate_per_position"
     runs = []
     for scrape in group:
-        positions = sorted({int(p) for n, p in scrape.values if n == f"{base}_sum" and p.isdigit()})
+        positions = sorted({int(p) for n, p in scrape.values if n == f"{base}_sum" and _POSITION.fullmatch(p)})
         rates = []
         for position in positions:
             count = scrape.get(f"{base}_count", str(position))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from specdec_cli.engines.read import (
     detect,
     llama_bench,
     llama_log,
+    plain_table,
     prometheus,
     sglang_json,
     sglang_log,
@@ -22,9 +24,12 @@ from specdec_cli.engines.read import (
     vllm_log,
 )
 from specdec_cli.engines.read.json_objects import LEAST, MOST, Entry, read_objects
-from specdec_cli.engines.read.source import Progress, Source
+from specdec_cli.engines.read.pool import MOST_RUNS, possible_draft_length
+from specdec_cli.engines.read.source import STREAMED, Progress, Source
 from specdec_cli.errors import ProfileError, UsageError, did_you_mean
 from specdec_cli.profiles.measured_run import Finding, MeasuredRun, RunFile, Skipped
+
+TEXT_BYTES = 16 << 20  # what prints such tables and counters prints little beside them
 
 _LOGS: dict[str, Callable[[Source], RunFile]] = {
     vllm_log.FORMAT: vllm_log.read_vllm_log,
@@ -54,12 +59,17 @@ _TEXTS: dict[str, Callable[[str, str], list[MeasuredRun]]] = {
 
 
 def read_runs(
-    files: Sequence[Path | str], *, forced: str | None = None, progress: Progress | None = None
+    files: Sequence[Path | str],
+    *,
+    forced: str | None = None,
+    progress: Progress | None = None,
+    tables: bool = False,
 ) -> list[RunFile]:
-    """Read every file; scrapes of one server are taken together, so their order does not matter.
+    """Read every file, in their order; scrapes of one server are taken together, so theirs does not matter.
 
     Args:
         files: paths; a pipe will do for a log. forced: a name of `detect.FORMATS`, instead of looking at the content.
+        tables: whether a table of the user's own (plain_table.py) will do too.
 
     Raises:
         UsageError: an unknown format, no file, or one given twice. ProfileError: a file that cannot be read, or what
@@ -68,9 +78,9 @@ def read_runs(
     if forced is not None and forced not in detect.FORMATS:
         hint = did_you_mean(forced, detect.FORMATS) or f"known: {', '.join(detect.FORMATS)}"
         raise UsageError(f"--from {forced!r} is no format; {hint}")
-    seen: dict[Path, str] = {}
+    seen: dict[str, str] = {}
     for file in files:
-        real = Path(file).resolve()
+        real = os.path.realpath(file)  # Path.resolve raises where a link leads to itself
         if real in seen:
             raise UsageError(f"{file} is given twice: its iterations would count double")
         seen[real] = str(file)
@@ -80,9 +90,15 @@ def read_runs(
         for file in files:
             source = Source(file, progress)
             try:
-                form = forced or _format_of(source)
+                if tables and forced is None and plain_table.is_plain_table(source.head):
+                    form: str | None = plain_table.FORMAT
+                else:
+                    form = forced or _format_of(source)
                 if form != prometheus.FORMAT:
                     found.append(_read(source, form))
+            except MemoryError:
+                source.close()
+                raise ProfileError("too large for the memory there is", file=source.name, hint=STREAMED) from None
             except BaseException:
                 source.close()
                 raise
@@ -95,6 +111,12 @@ def read_runs(
     finally:
         for source in scrapes:
             source.close()
+    places = {str(file): place for place, file in enumerate(files)}
+    found.sort(key=lambda file: places[file.file])
+    for one in found:
+        if len(one.runs) > MOST_RUNS:
+            message = f"{len(one.runs):,} runs, more than the {MOST_RUNS:,} that one file may hold"
+            raise ProfileError(message, file=one.file, hint="one run a setting is enough: the mean of its repetitions")
     return [replace(file, runs=tuple(_possible(run) for run in file.runs)) for file in found]
 
 
@@ -102,7 +124,12 @@ _POSITIVE = ("batch", "step_s", "draft_s", "output_tokens_per_s", "iterations", 
 
 
 def _possible(run: MeasuredRun) -> MeasuredRun:
-    """The run without quantities that cannot be: a time or count of zero or less says nothing."""
+    """The run without quantities that cannot be: a time or count of zero or less says nothing.
+
+    Raises ProfileError for a draft length that cannot be.
+    """
+    if run.draft_length is not None:
+        possible_draft_length(run.draft_length, run.file, run.first_line)
     wrong = [name for name in _POSITIVE if (value := getattr(run, name)) is not None and not LEAST < value < MOST]
     nothing: dict[str, Any] = dict.fromkeys(wrong)
     return replace(run, **nothing) if wrong else run
@@ -124,10 +151,12 @@ def _format_of(source: Source) -> str | None:
 
 
 def _read(source: Source, form: str | None) -> RunFile:
+    if form == plain_table.FORMAT:
+        return plain_table.read_plain_table(source)
     if form in _LOGS:
         return _LOGS[form](source)
     if form in _TEXTS:
-        text = source.whole().decode("utf-8", errors="replace")
+        text = source.whole(TEXT_BYTES, "such a text").decode("utf-8", errors="replace")
         return RunFile(source.name, form, tuple(_TEXTS[form](source.name, text)), (), (), source.size)
     if form in (llama_bench.BENCH, llama_bench.BATCHED) and not detect.looks_like_json(source.head):
         return _table(source, form)
@@ -136,7 +165,7 @@ def _read(source: Source, form: str | None) -> RunFile:
 
 def _table(source: Source, form: str) -> RunFile:
     """llama-bench's csv and markdown."""
-    text = source.whole().decode("utf-8", errors="replace")
+    text = source.whole(TEXT_BYTES, "a table of llama-bench").decode("utf-8", errors="replace")
     entries = llama_bench.markdown_entries(text)
     if not entries and form == llama_bench.BENCH:
         entries = llama_bench.csv_entries(text)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import codecs
 import os
+import select
 import stat
+import time
 from collections.abc import Callable, Iterator, Sequence
 from io import FileIO
 from pathlib import Path
@@ -16,10 +18,16 @@ from typing import NamedTuple
 
 from specdec_cli.errors import ProfileError
 
-BLOCK_BYTES = 4 << 20
-LONGEST_LINE = 64 << 20  # bytes; a longer one is passed over, or memory would not be constant
+BLOCK_BYTES = 1 << 20
+HEAD_BLOCKS = 4  # the format is told from so many
+LONGEST_LINE = 8 << 20  # bytes; a longer one is passed over, or memory would not be constant
+LONGEST_OBJECT = 64 << 20  # bytes; likewise of an object on a line of its own, which may hold every request of a run
+LONG_LINES = "lines over 8 MiB"
 LEAD_BYTES = 160  # of a line before its marker: process, time, place in the source
 WHOLE_FILE_BYTES = 512 << 20  # JSON that is not one object a line is read whole, up to here
+STREAMED = "one object a line is read as a stream: jq -c . FILE"
+PIPE_BYTES = 1 << 16
+PIPE_WAIT_S = 5.0  # for a program that writes into the pipe; without one a read would never end
 
 Progress = Callable[[int, int], None]
 """Called with (bytes read, bytes in all; 0 where unknown)."""
@@ -59,7 +67,7 @@ class Source:
         self.longest_passed_over = 0
         """Lines passed over because they are longer than `LONGEST_LINE`."""
         try:
-            self._file = FileIO(path)
+            self._file, self._early = _opened(path)
             status = os.fstat(self._file.fileno())
         except FileNotFoundError:
             raise ProfileError("no such file", file=self.name) from None
@@ -79,7 +87,7 @@ class Source:
         self._file.close()
 
     def _first(self) -> bytes:
-        head = self._raw()
+        head = self._raw(HEAD_BLOCKS * BLOCK_BYTES)
         for magic, kind in COMPRESSED.items():
             if head.startswith(magic):
                 raise ProfileError(f"{kind}-compressed", file=self.name, hint="decompress it first")
@@ -96,18 +104,19 @@ class Source:
         self._pending.append(head)
         return head
 
-    def _raw(self) -> bytes:
-        parts, wanted = [], BLOCK_BYTES
+    def _raw(self, wanted: int) -> bytes:
+        parts = []
         while wanted > 0:
             try:
-                part = self._file.read(wanted)
+                part = self._early or self._file.read(wanted)
+                self._early = b""
             except OSError as error:
                 raise ProfileError(error.strerror or str(error), file=self.name) from None
             if not part:
                 break
             parts.append(part)
             wanted -= len(part)
-        block = b"".join(parts)
+        block = parts[0] if len(parts) == 1 else b"".join(parts)
         self.size += len(block)
         if self._progress is not None:
             self._progress(self.size, self._total)
@@ -116,7 +125,7 @@ class Source:
     def _chunks(self) -> Iterator[bytes]:
         while self._pending:
             yield self._pending.pop(0)
-        while block := self._raw():
+        while block := self._raw(BLOCK_BYTES):
             yield block if self._decoder is None else self._decoder.decode(block).encode()
 
     def put_back(self, block: bytes) -> None:
@@ -132,32 +141,40 @@ class Source:
         self._first()
         return True
 
-    def blocks(self) -> Iterator[bytes]:
-        """Blocks that end in a line feed; the last one as it ends."""
-        rest = b""
+    def blocks(self, longest: int | None = None) -> Iterator[bytes]:
+        """Blocks that end in a line feed; the last one as it ends. Of a line over `longest` (`LONGEST_LINE`) bytes only
+        its end counts: its line feed."""
+        longest = LONGEST_LINE if longest is None else longest
+        held: list[bytes] = []
+        size, passing = 0, False
         for chunk in self._chunks():
-            end = chunk.rfind(b"\n") + 1
-            if not end:
-                rest += chunk
-                if len(rest) > LONGEST_LINE:
-                    self.longest_passed_over += 1
-                    rest = b""
-                continue
-            yield rest + chunk[:end] if rest else chunk[:end]
-            rest = chunk[end:]
-        if rest:
-            yield rest
+            begin, end = 0, chunk.rfind(b"\n") + 1
+            if passing:
+                begin = chunk.find(b"\n") if end else len(chunk)
+            elif size + (chunk.find(b"\n") if end else len(chunk)) > longest:
+                self.longest_passed_over += 1
+                passing, held, size = True, [], 0
+                begin = chunk.find(b"\n") if end else len(chunk)
+            if end:
+                whole = chunk[begin:end]
+                yield b"".join([*held, whole]) if held else whole
+                passing, held, size, begin = False, [], 0, end
+            if begin < len(chunk):
+                held.append(chunk[begin:])
+                size += len(held[-1])
+        if held:
+            yield b"".join(held)
 
-    def whole(self) -> bytes:
-        """All of it. Raises ProfileError above `WHOLE_FILE_BYTES`."""
+    def whole(self, most: int | None = None, what: str = "JSON") -> bytes:
+        """All of it. Raises ProfileError above `most` (`WHOLE_FILE_BYTES`) bytes; `what` names what it would be."""
+        most = WHOLE_FILE_BYTES if most is None else most
         parts: list[bytes] = []
         for chunk in self._chunks():
             parts.append(chunk)
-            if self.size > WHOLE_FILE_BYTES:
+            if self.size > most:
+                hint = STREAMED if what == "JSON" else None
                 raise ProfileError(
-                    f"over {WHOLE_FILE_BYTES >> 20} MiB of JSON",
-                    file=self.name,
-                    hint="one object a line is read as a stream: jq -c . FILE",
+                    f"expected at most {most >> 20} MiB of {what}, found more", file=self.name, hint=hint
                 )
         return b"".join(parts)
 
@@ -165,22 +182,64 @@ class Source:
         """Every occurrence of the markers, in the order of the file."""
         line = 1
         for block in self.blocks():
-            found: list[tuple[int, int]] = []
-            for index, marker in enumerate(markers):
-                at = block.find(marker)
-                while at >= 0:
-                    found.append((at, index))
-                    at = block.find(marker, at + len(marker))
-            found.sort()
-            counted = 0
-            for order, (at, index) in enumerate(found):
-                line += block.count(b"\n", counted, at)
-                counted = at
-                end = block.find(b"\n", at)
-                cut = end < 0
-                end = len(block) if cut else end
-                if order + 1 < len(found) and found[order + 1][0] < end:
-                    end, cut = found[order + 1][0], False
-                start = max(block.rfind(b"\n", max(0, at - LEAD_BYTES), at) + 1, at - LEAD_BYTES, 0)
-                yield Hit(line, index, block[at:end], block[start:at], cut)
-            line += block.count(b"\n", counted)
+            yield from hits_in(block, markers, line)
+            line += block.count(b"\n")
+
+
+def _opened(path: Path | str) -> tuple[FileIO, bytes]:
+    """The file, open, and what was read of it on the way. Raises OSError; TimeoutError for a pipe without a writer."""
+    file = FileIO(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)))
+    early = b""
+    if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+        try:
+            early = _first_of_pipe(file)
+        except OSError:
+            file.close()
+            raise
+    if hasattr(os, "O_NONBLOCK"):
+        os.set_blocking(file.fileno(), True)
+    return file, early
+
+
+def _first_of_pipe(pipe: FileIO) -> bytes:
+    """What is in the pipe already, once a program has opened its other end."""
+    state = select.poll()
+    state.register(pipe, select.POLLIN)
+    end = time.monotonic() + PIPE_WAIT_S
+    while time.monotonic() < end:
+        # No writer yet: an empty read, as at the end; only that one is told as hung up. None: one that is still silent.
+        part: bytes | None = pipe.read(PIPE_BYTES)
+        if part != b"" or any(event & select.POLLHUP for _, event in state.poll(0)):
+            return part or b""
+        time.sleep(0.05)
+    raise TimeoutError(f"a pipe into which no program has written for {PIPE_WAIT_S:g} s")
+
+
+def pieces(block: bytes, size: int) -> Iterator[bytes]:
+    """Whole lines of a block, so many bytes at a time or some more."""
+    at = 0
+    while at < len(block):
+        end = block.find(b"\n", at + size) + 1 or len(block)
+        yield block[at:end]
+        at = end
+
+
+def hits_in(block: bytes, markers: Sequence[bytes], line: int) -> Iterator[Hit]:
+    """Every occurrence of the markers in a block that begins with that line."""
+    found: list[tuple[int, int]] = []
+    for index, marker in enumerate(markers):
+        at = block.find(marker)
+        while at >= 0:
+            found.append((at, index))
+            at = block.find(marker, at + len(marker))
+    found.sort()
+    counted = 0
+    for order, (at, index) in enumerate(found):
+        line += block.count(b"\n", counted, at)
+        counted = at
+        following = found[order + 1][0] if order + 1 < len(found) else len(block)
+        end = block.find(b"\n", at, following)
+        cut = end < 0 and following == len(block)
+        end = following if end < 0 else end
+        start = max(block.rfind(b"\n", max(0, at - LEAD_BYTES), at) + 1, at - LEAD_BYTES, 0)
+        yield Hit(line, index, block[at:end], block[start:at], cut)

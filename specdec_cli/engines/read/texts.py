@@ -13,12 +13,13 @@ from specdec_cli.profiles.measured_run import MeasuredRun
 
 OFFLINE, SPECULATIVE = "vllm-offline", "llama-speculative"
 
-_POSITION = re.compile(r"acceptance at token (\d+):\s*(\d+\.?\d*)")
+_POSITION = re.compile(r"acceptance at token (\d{1,15}):\s*(\d{1,15}(?:\.\d*)?)(?!\d)")
 _COUNTER = re.compile(
-    r"^[ \t]*(num_drafts|num_draft_tokens|num_accepted_tokens|mean acceptance length)\s*:\s*(\d+\.?\d*)", re.M
+    r"^[ \t]*(num_drafts|num_draft_tokens|num_accepted_tokens|mean acceptance length)\s*:\s*(\d{1,15}(?:\.\d*)?)(?!\d)",
+    re.M,
 )
-_PAIR = re.compile(r"^[ \t]*(n_draft|n_predict|n_drafted|n_accept)\s*=\s*(\d+)", re.M)
-_DECODED = re.compile(r"decoded\s+(\d+) tokens in\s+(\d+\.?\d*) seconds")
+_PAIR = re.compile(r"^[ \t]*(n_draft|n_predict|n_drafted|n_accept)\s*=\s*(\d{1,15})(?!\d)", re.M)
+_DECODED = re.compile(r"decoded\s+(\d{1,15}) tokens in\s+(\d{1,15}(?:\.\d*)?) seconds")
 
 
 def read_offline(file: str, text: str) -> list[MeasuredRun]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specdec_cli.engines.read.json_objects import Entry, numbers_of
-from specdec_cli.engines.read.pool import WindowPool, run_from
+from specdec_cli.engines.read.pool import WindowPool, possible_draft_length, run_from
 from specdec_cli.errors import ProfileError
 from specdec_cli.profiles.measured_run import MeasuredRun
 
@@ -68,9 +68,9 @@ def _recorded(
         if any(a > d for a, d in zip(accepted, drafted, strict=True)):
             raise ProfileError("a step accepted more tokens than were drafted", file=file, line=line)
         kept = [a for a, d in zip(accepted, drafted, strict=True) if d >= 0]
-        length, total = int(max(drafted)), sum(drafted)
+        length, total = possible_draft_length(max(drafted), file, line), sum(drafted)
     else:
-        kept, length, total = list(accepted), int(max(accepted)), 0.0
+        kept, length, total = list(accepted), possible_draft_length(max(accepted), file, line), 0.0
     if length < 1:
         return
     pool = pools.setdefault(length, WindowPool())

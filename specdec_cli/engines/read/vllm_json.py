@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from specdec_cli.engines.read.json_objects import Entry, number, numbers_of, text_of
-from specdec_cli.engines.read.pool import WindowPool, run_from, whole_draft_length
+from specdec_cli.engines.read.pool import WindowPool, possible_draft_length, run_from, whole_draft_length
 from specdec_cli.errors import ProfileError
 from specdec_cli.profiles.measured_run import MeasuredRun
 
@@ -58,6 +58,7 @@ def read_requests(file: str, entries: Sequence[Entry]) -> list[MeasuredRun]:
         length = int(number(found, "num_spec_tokens") or 0) or len(histogram) - 1
         if length < 1:
             length = whole_draft_length(drafted, steps) or 0
+        length = possible_draft_length(length, file, line)
         stated = number(found, "mean_acceptance_length")
         if stated is not None and abs(stated - 1 - accepted / steps) > 0.01:
             message = f"mean_acceptance_length {stated:g}, but its counters give {1 + accepted / steps:.3f}"

@@ -6,25 +6,34 @@ import re
 
 SPEC, LOAD, LEGACY = b"SpecDecoding metrics:", b"Avg prompt throughput:", b"Speculative metrics:"
 
-# The usual order of today's lines, in one match; anything else goes field by field.
-_USUAL_LOAD = re.compile(
-    rb"Avg prompt throughput: (\d+\.?\d*) tokens/s, Avg generation throughput: (\d+\.?\d*) tokens/s, "
-    rb"Running: (\d+) reqs, Waiting: (\d+) reqs, GPU KV cache usage: [\d.]+%, Prefix cache hit rate: (\d+\.?\d*)%"
+_N = rb"\d{1,15}(?:\.\d*)?"  # more digits are a fault of the file, and past what a float or a count holds
+# The usual order of today's lines and of 0.9's, in one match whose group holds their numbers; anything else goes field
+# by field. 0.9's ends in its rates, so where the line ends matters.
+USUAL_LOAD = re.compile(
+    rb"Avg prompt throughput: (%(n)s tokens/s, Avg generation throughput: %(n)s tokens/s, Running: \d{1,15} reqs, "
+    rb"Waiting: \d{1,15} reqs, GPU KV cache usage: %(n)s%%, Prefix cache hit rate: %(n)s)%%" % {b"n": _N}
 )
-_USUAL_SPEC = re.compile(
-    rb"SpecDecoding metrics: Mean acceptance length: (\d+\.?\d*), Accepted throughput: [\d.]+ tokens/s, "
-    rb"Drafted throughput: [\d.]+ tokens/s, Accepted: (\d+) tokens, Drafted: (\d+) tokens, "
-    rb"Per-position acceptance rate: ((?:\d+\.?\d*, )*\d+\.?\d*), Avg Draft acceptance rate: [\d.]+%"
+USUAL_SPECS = (
+    re.compile(
+        rb"SpecDecoding metrics: Mean acceptance length: (%(n)s, Accepted throughput: %(n)s tokens/s, "
+        rb"Drafted throughput: %(n)s tokens/s, Accepted: \d{1,15} tokens, Drafted: \d{1,15} tokens, "
+        rb"Per-position acceptance rate: (?:%(n)s, )*%(n)s), Avg Draft acceptance rate: %(n)s%%" % {b"n": _N}
+    ),
+    re.compile(
+        rb"SpecDecoding metrics: Draft acceptance rate: %(n)s%%, Mean acceptance length: (%(n)s, "
+        rb"Accepted: \d{1,15} tokens, Drafted: \d{1,15} tokens, Per-position acceptance rate: (?:%(n)s, )*%(n)s)"
+        rb"(?=[ \t\r]*\n|\\n\")" % {b"n": _N}
+    ),
 )
-_CLEAN = re.compile(rb"[\[(]?(\d+(?:\.\d+)?|nan)[\])]?(?:%| tokens/s| tokens| reqs?)?\.?", re.IGNORECASE)
+_CLEAN = re.compile(rb"[\[(]?(\d{1,15}(?:\.\d+)?|nan)[\])]?(?:%| tokens/s| tokens| reqs?)?\.?", re.IGNORECASE)
 _COLOUR = re.compile(rb"\x1b\[[0-9;]*m|\\u001b\[[0-9;]*m")
 
 
 def load_line(text: bytes) -> tuple[float, float, float, float, float | None] | None:
     """Prompt and generation throughput (tokens/s), running, waiting, prefix cache hit rate (%; None: not said)."""
-    usual = _USUAL_LOAD.match(text)
+    usual = USUAL_LOAD.match(text)
     if usual is not None:
-        prompt, generation, running, waiting, cached = map(float, usual.groups())
+        prompt, generation, running, waiting, _, cached = _numbers(usual)
         return prompt, generation, running, waiting, cached
     found = fields(text)
     if found is None or not found.get("Running"):
@@ -40,18 +49,18 @@ def load_line(text: bytes) -> tuple[float, float, float, float, float | None] | 
 
 def spec_line(text: bytes) -> tuple[float | None, float, float, list[float]] | None:
     """Mean acceptance length (None: no drafts yet), tokens accepted and drafted, rates by position."""
-    usual = _USUAL_SPEC.match(text)
+    usual = USUAL_SPECS[0].match(text)
     if usual is not None:
-        rates = [float(value) for value in usual.group(4).split(b", ")]
-        return float(usual.group(1)), float(usual.group(2)), float(usual.group(3)), rates
+        length, _, _, accepted_tokens, drafted_tokens, *by_position = _numbers(usual)
+        return length, accepted_tokens, drafted_tokens, by_position
     found = fields(text[len(SPEC) :])
     if found is None:
         return None
     accepted, drafted = _value(found, "Accepted"), _value(found, "Drafted")
     if accepted is None or drafted is None:
         return None
-    listed = found.get("Per-position acceptance rate", [])
-    rates = [float(value.strip(b"[]()")) for value in listed if value[:1] != b"n"]
+    listed = map(_number, found.get("Per-position acceptance rate", []))
+    rates = [rate for rate in listed if rate is not None]
     return _value(found, "Mean acceptance length"), accepted, drafted, rates
 
 
@@ -87,9 +96,18 @@ def fields(text: bytes) -> dict[str, list[bytes]] | None:
     return found
 
 
+def _numbers(usual: re.Match[bytes]) -> list[float]:
+    return [float(value) for value in re.findall(_N, usual[1])]
+
+
 def _value(found: dict[str, list[bytes]], name: str) -> float | None:
     values = found.get(name)
-    match = _CLEAN.fullmatch(values[0]) if values else None
+    return _number(values[0]) if values else None
+
+
+def _number(value: bytes) -> float | None:
+    """A clean value without its brackets and unit; None: nan."""
+    match = _CLEAN.fullmatch(value)
     if match is None or match.group(1).lower() == b"nan":
         return None
     return float(match.group(1))

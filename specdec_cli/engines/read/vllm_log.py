@@ -8,11 +8,12 @@ counts since the start, and counts tokens accepted past the first rejection, so 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
-from specdec_cli.engines.read.pool import Tally, WindowPool, process_of, run_from
-from specdec_cli.engines.read.source import Hit, Source
+from specdec_cli.engines.read.pool import process_of, run_from
+from specdec_cli.engines.read.source import LONG_LINES, Hit, Source, hits_in, pieces
+from specdec_cli.engines.read.vllm_columns import fold_usual
 from specdec_cli.engines.read.vllm_lines import LEGACY, LOAD, SPEC, legacy_line, load_line, spec_line
+from specdec_cli.engines.read.vllm_windows import Load, State, above, adds_up_within, plain_window, window
 from specdec_cli.errors import ProfileError
 from specdec_cli.profiles.measured_run import Finding, MeasuredRun, RunFile
 
@@ -20,42 +21,11 @@ FORMAT = "vllm-log"
 SYNTHETIC, PREFIX_V0 = b"synthetic_acceptance", b"Prefix cache hit rate: GPU:"
 MARKERS = (SPEC, LOAD, LEGACY, SYNTHETIC, PREFIX_V0)
 
-# An interval's prompt tokens cost target passes too. At 0.1 prompt tokens for each generated one they are 1 to 4 % of
-# the time (8B on H100: 30 us a prompt token against 500 to 80 us a generated one at 8 to 64 requests).
-PREFILL_SHARE = 0.1
-
 _ENGINES = re.compile(rb"(\d+) Engines Aggregated")
-
-
-@dataclass(slots=True)
-class _Load:
-    """The throughput line before."""
-
-    prompt: float
-    generation: float
-    running: float
-    waiting: float
-    cached: float | None
-    line: int
-
-
-@dataclass(slots=True)
-class _State:
-    file: str
-    pools: dict[tuple[int, float | None], WindowPool] = field(default_factory=dict)
-    plain: dict[float, WindowPool] = field(default_factory=dict)
-    loads: dict[bytes, _Load] = field(default_factory=dict)
-    counters: dict[bytes, tuple[float, float]] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)
-    forced: int | None = None
-    prefill_heavy: int = 0
-    queued: int = 0
-    lengths: set[float] = field(default_factory=set)
-    """Distinct AL of windows, while they are few: a forced acceptance has one."""
-    windows: int = 0
-    legacy: bool = False
-    cached_sum: float = 0.0
-    cached_count: int = 0
+PIECE_BYTES = 1 << 20
+"""What is taken together: the arrays of a larger piece outgrow the processor's cache."""
+UNUSUAL_BYTES = 64 << 10
+"""Of a piece with an unusual line: what goes line by line with it."""
 
 
 def read_vllm_log(source: Source) -> RunFile:
@@ -63,28 +33,52 @@ def read_vllm_log(source: Source) -> RunFile:
 
     Raises ProfileError for an AL above D + 1, or a file without a window.
     """
-    state = _State(source.name)
-    for hit in source.hits(MARKERS):
-        marker = MARKERS[hit.marker]
-        if marker is LOAD:
-            _load(state, hit)
-        elif marker is SPEC:
-            _spec(state, hit)
-        elif marker is LEGACY:
-            _legacy(state, hit)
-        elif marker is SYNTHETIC:
-            if not re.match(rb"synthetic_acceptance_(?:length|rates?)['\"]?\s*[=:]\s*None", hit.text):
-                state.forced = state.forced or hit.line
-        elif (found := re.search(rb"GPU: (\d+\.?\d*)%", hit.text)) is not None:
-            state.cached_sum += float(found.group(1)) / 100
-            state.cached_count += 1
+    state = State(source.name)
+    line = 1
+    for block in source.blocks():
+        for piece in pieces(block, PIECE_BYTES):
+            line += _at_once(state, piece, line) or _unusual(state, piece, line)
     _settle(state)
     if source.longest_passed_over:
-        state.tally.add("lines over 64 MiB", count=source.longest_passed_over)
+        state.tally.add(LONG_LINES, count=source.longest_passed_over)
     return RunFile(source.name, FORMAT, _runs(state), state.tally.skipped(), _findings(state), source.size)
 
 
-def _load(state: _State, hit: Hit) -> None:
+def _at_once(state: State, block: bytes, line: int) -> int | None:
+    """How many lines were taken together; None: some cannot be."""
+    return fold_usual(state, block, line, (LEGACY, SYNTHETIC, PREFIX_V0)) if block.endswith(b"\n") else None
+
+
+def _unusual(state: State, block: bytes, first_line: int) -> int:
+    """Line by line where it must be. Returns how many there were."""
+    line = first_line
+    for piece in pieces(block, UNUSUAL_BYTES):
+        taken = _at_once(state, piece, line)
+        if taken is None:
+            for hit in hits_in(piece, MARKERS, line):
+                _take(state, hit)
+            taken = piece.count(b"\n")
+        line += taken
+    return line - first_line
+
+
+def _take(state: State, hit: Hit) -> None:
+    marker = MARKERS[hit.marker]
+    if marker is LOAD:
+        _load(state, hit)
+    elif marker is SPEC:
+        _spec(state, hit)
+    elif marker is LEGACY:
+        _legacy(state, hit)
+    elif marker is SYNTHETIC:
+        if not re.match(rb"synthetic_acceptance_(?:length|rates?)['\"]?\s*[=:]\s*None", hit.text):
+            state.forced = state.forced or hit.line
+    elif (found := re.search(rb"GPU: (\d{1,15}(?:\.\d*)?)%", hit.text)) is not None:
+        state.cached_sum += float(found.group(1)) / 100
+        state.cached_count += 1
+
+
+def _load(state: State, hit: Hit) -> None:
     found = load_line(hit.text)
     if found is None:
         state.tally.add("unreadable lines", hit.line)
@@ -93,8 +87,8 @@ def _load(state: _State, hit: Hit) -> None:
     engines = _ENGINES.search(hit.lead)
     share = 1.0 / int(engines.group(1)) if engines is not None and int(engines.group(1)) else 1.0
     process = process_of(hit)
-    _plain(state, state.loads.pop(process, None))
-    state.loads[process] = _Load(
+    plain_window(state, state.loads.pop(process, None))
+    state.loads[process] = Load(
         prompt * share,
         generation * share,
         running * share,
@@ -104,22 +98,7 @@ def _load(state: _State, hit: Hit) -> None:
     )
 
 
-def _plain(state: _State, load: _Load | None) -> None:
-    """A throughput line that no speculation line followed."""
-    if load is None:
-        return
-    if not load.running or not load.generation:
-        state.tally.add("idle windows", load.line)
-        return
-    pool = state.plain.setdefault(load.running, WindowPool())
-    pool.at(load.line)
-    pool.ran(load.generation)
-    if load.waiting or load.prompt > PREFILL_SHARE * load.generation:
-        return
-    pool.timed(load.running / load.generation, 1.0)
-
-
-def _spec(state: _State, hit: Hit) -> None:
+def _spec(state: State, hit: Hit) -> None:
     load = state.loads.pop(process_of(hit), None)
     found = spec_line(hit.text)
     if found is None:
@@ -133,13 +112,8 @@ def _spec(state: _State, hit: Hit) -> None:
         state.tally.add("a last line cut short", hit.line)
         return
     if length > 1 + len(rates) + 0.005:
-        raise ProfileError(
-            f"acceptance length {length:g} above D + 1 = {1 + len(rates)}",
-            file=state.file,
-            line=hit.line,
-            hint="a step yields D accepted tokens and the bonus token at most: the counters are wrong, or the line is",
-        )
-    if abs(1 + sum(rates) - length) > 0.01 + 0.001 * len(rates):
+        raise above(state, length, len(rates), hit.line)
+    if abs(1 + sum(rates) - length) > adds_up_within(len(rates)):
         state.tally.add("windows whose rates do not add up to their AL", hit.line)
         return
     n = drafted / len(rates)
@@ -148,43 +122,10 @@ def _spec(state: _State, hit: Hit) -> None:
         counted = accepted / (length - 1)
         if abs(counted - n) > n * (0.006 / (length - 1) + 0.001):
             n = counted
-    _window(state, hit.line, (len(rates), load), n, accepted, drafted, rates)
+    window(state, hit.line, (len(rates), load), (n, accepted, drafted), rates)
 
 
-def _window(
-    state: _State,
-    line: int,
-    where: tuple[int, _Load | None],
-    n: float,
-    accepted: float,
-    drafted: float,
-    rates: list[float] | None,
-) -> None:
-    length, load = where
-    batch = load.running if load is not None and load.running else None
-    pool = state.pools.setdefault((length, batch), WindowPool())
-    pool.at(line)
-    pool.accept(n, accepted, drafted, rates)
-    state.windows += 1
-    if len(state.lengths) < 3:
-        state.lengths.add(round(accepted / n, 3))
-    if load is None or batch is None:
-        return
-    if load.cached is not None:
-        state.cached_sum += load.cached
-        state.cached_count += 1
-    if not load.generation:
-        return
-    pool.ran(load.generation)
-    if load.prompt > PREFILL_SHARE * load.generation:
-        state.prefill_heavy += 1
-    elif load.waiting:
-        state.queued += 1
-    else:
-        pool.timed(batch * (1 + accepted / n) / load.generation, n / batch)
-
-
-def _legacy(state: _State, hit: Hit) -> None:
+def _legacy(state: State, hit: Hit) -> None:
     state.legacy = True
     process = process_of(hit)
     load = state.loads.pop(process, None)
@@ -205,12 +146,12 @@ def _legacy(state: _State, hit: Hit) -> None:
         raise ProfileError(
             f"acceptance length {tokens / n:.2f} above D + 1 = {length + 1}", file=state.file, line=hit.line
         )
-    _window(state, hit.line, (length, load), n, max(0.0, tokens - n), n * length, None)
+    window(state, hit.line, (length, load), (n, max(0.0, tokens - n), n * length), None)
 
 
-def _settle(state: _State) -> None:
+def _settle(state: State) -> None:
     for load in state.loads.values():
-        _plain(state, load)
+        plain_window(state, load)
     if not state.pools and not state.plain:
         raise ProfileError(
             "no window with running requests",
@@ -219,7 +160,7 @@ def _settle(state: _State) -> None:
         )
 
 
-def _runs(state: _State) -> tuple[MeasuredRun, ...]:
+def _runs(state: State) -> tuple[MeasuredRun, ...]:
     cached = state.cached_sum / state.cached_count if state.cached_count else None
     runs = [
         run_from(
@@ -252,7 +193,7 @@ def _runs(state: _State) -> tuple[MeasuredRun, ...]:
     return tuple(runs)
 
 
-def _findings(state: _State) -> tuple[Finding, ...]:
+def _findings(state: State) -> tuple[Finding, ...]:
     found = []
     if state.forced is not None:
         found.append(

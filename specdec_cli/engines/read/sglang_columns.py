@@ -1,0 +1,207 @@
+"""A block of an SGLang log at once, where its decode lines have a form that is known: converted and folded together.
+
+Says the same as `sglang_log` does line by line, which takes over where a line has any other form.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from specdec_cli.engines.read.columns import (
+    Flags,
+    Floats,
+    Folded,
+    Ints,
+    Lines,
+    alike,
+    followed,
+    found,
+    found_groups,
+    named,
+    numbered,
+    numbers_in,
+)
+from specdec_cli.engines.read.pool import Tally, WindowPool
+from specdec_cli.errors import ProfileError
+
+DECODE, PREFILL = b"Decode batch", b"Prefill batch"
+DECODE_LOG_INTERVAL = 40
+"""Steps between two lines unless --decode-log-interval says otherwise (sglang/srt/server_args.py)."""
+FEW = 3
+
+# The punctuation of 2025 and 2026; versions differ in what stands between the tokens and the acceptance, and after it.
+_N = rb"\d{1,15}(?:\.\d*)?"
+_FIELDS = rb"(?:(?!accept)[#\w -]+: %s, )*+" % _N
+_DECODE = re.compile(
+    rb"Decode batch[.,]? #running-req: (\d{1,15}), #(?:full )?token: (\d{1,15}), "
+    + _FIELDS
+    + rb"(?:accept len: (\d{1,15}(?:\.\d*)?), (?:accept rate: \d{1,15}(?:\.\d*)?, )?)?"
+    + _FIELDS
+    + rb"(?:cuda graph: (True|False), )?gen throughput \(token/s\): (\d{1,15}(?:\.\d*)?), #queue-req"
+)
+# The usual ones in one group, whose numbers are converted together: requests, tokens, usage, AL, rate (or not), speed.
+_USUAL = tuple(
+    re.compile(
+        rb"Decode batch[.,]? #(running-req: %(n)s, #token: %(n)s, token usage: %(n)s, accept len: %(n)s, "
+        rb"%(rate)s%(graph)sgen throughput \(token/s\): %(n)s), #queue-req" % {b"n": _N, b"rate": rate, b"graph": graph}
+    )
+    for rate in (rb"accept rate: %s, " % _N, b"")
+    for graph in (rb"cuda graph: (?:True|False), ", b"")
+)
+_PREFILL = re.compile(rb"Prefill batch(?:[^\n]*?#new-token: (\d{1,15})[^\n]*?#cached-token: (\d{1,15}))?")
+_GRAPHS = {None: -1, b"False": 0, b"True": 1}
+RANK = re.compile(rb" DP(\d+)")
+
+Numbers = tuple[Floats, Floats, Floats, Floats]
+"""Running requests, tokens, AL (1 where it does not speculate), tokens/s."""
+Decoding = tuple[Ints, Numbers, Flags, Ints]
+"""Places of lines, their numbers, whether they speculate, graphs (1: on, 0: off, -1: not said)."""
+
+
+@dataclass(slots=True)
+class State:
+    """Of a file."""
+
+    file: str
+    pools: dict[tuple[int, bool], WindowPool] = field(default_factory=dict)
+    """By running requests and whether they speculate."""
+    prefilled: set[bytes] = field(default_factory=set)
+    """Ranks that took prompts since their last decode line."""
+    tally: Tally = field(default_factory=Tally)
+    settings: dict[str, int] = field(default_factory=dict)
+    forced: int | None = None
+    rate_only: int = 0
+    rate_ignored: bool = False
+    after_prompts: int = 0
+    new_tokens: int = 0
+    cached_tokens: int = 0
+    lengths: set[float] = field(default_factory=set)
+    """Distinct AL of lines, while they are few: a forced acceptance has one."""
+    windows: int = 0
+
+
+def fold_usual(state: State, block: bytes, first_line: int) -> bool:
+    """Take in all lines of a block that ends in a line feed. False: one is unusual, and nothing has been taken.
+
+    Raises ProfileError for an AL above D + 1.
+    """
+    decoding = _usual(block) or _known(block)
+    if decoding is None:
+        return False
+    at, numbers, speculates, graphs = decoding
+    prefills = list(_PREFILL.finditer(block)) if PREFILL in block else []
+    if not len(at) and not prefills:
+        return True
+    for match in prefills:
+        if match[1] is not None:
+            state.new_tokens += int(match[1])
+            state.cached_tokens += int(match[2])
+    lines = Lines(block)
+    after = _after_prompts(state, block, lines, at, np.array([match.start() for match in prefills], np.intp))
+    if not len(at):
+        return True
+    if not state.rate_ignored:
+        state.rate_ignored = b"accept rate" in block
+    fold(state, first_line + lines.of(at), numbers, (speculates, graphs, after))
+    return True
+
+
+def _usual(block: bytes) -> Decoding | None:
+    """Lines that all speculate, of one form, and with graphs or without."""
+    usual = found(block, DECODE, _USUAL)
+    if usual is None or not usual[1]:
+        return None
+    at, texts = usual
+    graphs = block.count(b"cuda graph: True")
+    if graphs not in (0, len(at)):
+        return None
+    values = numbers_in(texts, 6 if b"accept rate" in texts[0] else 5)
+    graph = 1 if graphs else 0 if b"cuda graph" in texts[0] else -1
+    return (
+        at,
+        (values[:, 0], values[:, 1], values[:, 3], values[:, -1]),
+        np.ones(len(at), bool),
+        np.full(len(at), graph),
+    )
+
+
+def _known(block: bytes) -> Decoding | None:
+    """Lines of any form that is known."""
+    known = found_groups(block, DECODE, _DECODE)
+    if known is None:
+        return None
+    at, columns = known
+    running, tokens, accepted, graphs, speeds = columns or [()] * 5
+    speculates = np.array([text is not None for text in accepted], bool)
+    length = np.ones(len(at))
+    length[speculates] = numbers_in([text for text in accepted if text is not None], 1)[:, 0]
+    numbers = (numbers_in(running, 1)[:, 0], numbers_in(tokens, 1)[:, 0], length, numbers_in(speeds, 1)[:, 0])
+    return at, numbers, speculates, np.array([_GRAPHS[graph] for graph in graphs], np.intp)
+
+
+def _after_prompts(state: State, block: bytes, lines: Lines, decodes: Ints, prefills: Ints) -> Flags:
+    """Whether each decode line is the first of its rank after prompts: its interval holds them, or the idle time before
+    them."""
+    at = np.concatenate([prefills, decodes])
+    order = np.argsort(at, kind="stable")
+    decode = np.concatenate([np.zeros(len(state.prefilled), bool), (order >= len(prefills))])
+    names, rank = named(block, lines.begins(at[order]), at[order], b" DP", RANK, last=True)
+    waiting = sorted(state.prefilled)
+    names, known = numbered([*names, *waiting])
+    rank = np.concatenate([known[len(known) - len(waiting) :], rank])
+    by_rank, follows, leads = followed(rank)
+    sorted_decode = decode[by_rank]
+    after = np.zeros(len(rank), bool)
+    after[by_rank] = follows & sorted_decode & ~np.roll(sorted_decode, 1)
+    state.prefilled = {names[place] for place in rank[by_rank][~leads & ~sorted_decode].tolist()}
+    first: Flags = after[decode]
+    return first
+
+
+def fold(
+    state: State,
+    lines: Ints,
+    numbers: Numbers,
+    facts: tuple[Flags, Ints, Flags],
+) -> None:
+    """Decode lines in order.
+
+    Args:
+        facts: whether they speculate, graphs (1: on, 0: off, -1: not said), whether prompts came before.
+    """
+    idle = numbers[0] == 0
+    if idle.any():
+        state.tally.add("idle windows", int(lines[idle][0]), int(idle.sum()))
+        lines = lines[~idle]
+    running, tokens, length, speed = (column[~idle] for column in numbers)
+    speculates, graphs, after = (column[~idle] for column in facts)
+    steps = state.settings.get("speculative_num_steps")
+    if steps is not None and np.any(length > steps + 1.005):
+        first = int(np.argmax(length > steps + 1.005))
+        message = f"accept len {length[first]:g} above D + 1 = {steps + 1}"
+        raise ProfileError(message, file=state.file, line=int(lines[first]))
+    keys, which = alike(2 * running + speculates)
+    pools = Folded([state.pools.setdefault((int(key) // 2, bool(key % 2)), WindowPool()) for key in keys], which)
+    pools.at(lines)
+    pools.count("count", speculates)
+    n = running * (state.settings.get("decode_log_interval") or DECODE_LOG_INTERVAL)
+    a = (length - 1.0) * n
+    for name, values in {"n": n, "a": a, "nn": n * n, "na": n * a, "aa": a * a, "aa_n": a * a / n}.items():
+        pools.add(name, values, speculates)
+    state.windows += int(speculates.sum())
+    if len(state.lengths) < FEW:
+        state.lengths |= set(np.unique(length[speculates])[:FEW].tolist())
+    pools.count("graphs_seen", graphs >= 0)
+    pools.count("graphs", graphs == 1)
+    held = tokens > 0
+    pools.add("context", tokens / running, held)
+    pools.add("context_n", np.ones(len(n)), held)
+    state.after_prompts += int(after.sum())
+    timed = ~after & (speed > 0)
+    pools.add("step_sum", running * length / np.where(timed, speed, 1.0), timed)
+    pools.add("steps", np.ones(len(n)), timed)
+    pools.add("speed", speed, timed)
+    pools.count("speed_count", timed)
