@@ -38,6 +38,7 @@ COMMANDS = (
     Case("plot --batch 32", "tokens/s/GPU"),
     Case("validate vllm-issue-20780", "gates hold"),
     Case("schema sweep", '"$schema"'),
+    Case("schema recommend", '"$schema"'),  # types that inherit across modules
     Case("profiles list h100 --kind hardware", "h100-sxm"),
     Case("profiles show h100-sxm --sources", "datasheet"),
     Case("profiles schema hardware", '"$schema"'),

@@ -118,8 +118,8 @@ class Altered(Library):
     def engine(self, name_or_file: str) -> Loaded[Engine]:
         return self._changed("engine", super().engine(name_or_file))
 
-    def model(self, name_or_file: str) -> Loaded[Model]:
-        return self._changed("model", super().model(name_or_file))
+    def model(self, name_or_file: str, **how: Any) -> Loaded[Model]:
+        return self._changed("model", super().model(name_or_file, **how))
 
     def calibration(self, name_or_file: str) -> Loaded[Calibration]:
         if self._own_calibration is None:

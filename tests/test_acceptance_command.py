@@ -14,6 +14,7 @@ from cli_runs import Answer, Runner, write_toys
 from conftest import REPO
 
 from specdec_cli.cli import progress as cli_progress
+from specdec_cli.engines.read import json_objects as read_json
 from specdec_cli.engines.read import source as read_source
 from specdec_cli.engines.read.runs import read_runs
 from specdec_cli.profiles.load import load_file
@@ -255,6 +256,24 @@ def test_an_endless_line_is_passed_over(tmp_path: Path, monkeypatch: pytest.Monk
     (file,) = read_runs([path])
     assert read_source.LONG_LINES in [one.reason for one in file.skipped]
     assert file.runs[0].iterations == 2000
+    assert file.runs[0].last_line == 5  # two lines, the endless one, two lines
+    spec = text.splitlines()[1]
+    path.write_text(f"{text}{'x' * 50_000}{spec}{'x' * 50_000}{text}", "utf-8")
+    (file,) = read_runs([path])
+    # Nothing out of the middle or the end of it is read; the line after is, whose throughput line it swallowed.
+    assert [(run.batch, run.iterations) for run in file.runs] == [(None, 1000), (4, 1000)]
+
+
+def test_an_endless_object_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_source, "BLOCK_BYTES", 4096)
+    monkeypatch.setattr(read_json, "LONGEST_OBJECT", 10_000)
+    first, *rest = (FILES / "vllm_response.jsonl").read_text("utf-8").splitlines()
+    path = tmp_path / "answers.jsonl"
+    path.write_text(
+        "\n".join([first, *rest, first.replace("{", '{"text": "' + "x" * 50_000 + '", ', 1), *rest]), "utf-8"
+    )
+    (file,) = read_runs([path])
+    assert (read_source.LONG_OBJECTS, 1) in [(one.reason, one.count) for one in file.skipped]
 
 
 def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:

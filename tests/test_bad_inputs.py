@@ -244,7 +244,12 @@ def test_a_whole_process_in_bounded_memory(name: str, content: bytes, tmp_path: 
     found = subprocess.run(
         command,
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(REPO), "OPENBLAS_NUM_THREADS": "1"},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(REPO),
+            "OPENBLAS_NUM_THREADS": "1",
+            "COVERAGE_PROCESS_CONFIG": "",  # what measures coverage takes memory of its own
+        },
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
         capture_output=True,
         text=True,

@@ -887,6 +887,13 @@ def test_the_steepest_batch_says_what_a_token_costs() -> None:
     assert "each further draft token costs 3 ms, 75% of a plain step" in found["verify_does_not_amortise"]
 
 
+def test_a_plain_step_goes_before_a_smaller_batch_that_drafts() -> None:
+    scenario = scenario_of()
+    fit = calibrate(scenario.step, [measured_row(1, 2, 9.0, al=2.0), measured_row(4, 0, 10.0)])
+    split = plain_split(scenario, fit)
+    assert (split.batch, split.measured, split.step_s) == (4, True, 0.010)
+
+
 def test_requests_are_held_against_the_profiles() -> None:
     scenario = scenario_of(engine_of(per_request_us=200.0))
     fit = calibrate(scenario.step, [measured_row(1, 0, 10.0), measured_row(64, 0, 80.0)])
@@ -904,7 +911,7 @@ def test_a_busy_host_and_few_accepted_tokens() -> None:
     computed = ms(predict_s(scenario_of().step, shapes))
     rows = [replace(one, step_s=(t + one.batch) * MS) for one, t in zip(shapes, computed, strict=True)]
     assert "requests_cost_host_time" in hinted(rows)
-    low = hinted([measured_row(1, 0, 3.41), measured_row(1, 1, 4.5, al=1.1), measured_row(1, 4, 6.5, al=1.2)])
+    low = hinted([measured_row(1, 0, 3.41), measured_row(1, 4, 6.5, al=1.2), measured_row(1, 1, 4.5, al=1.1)])
     assert "AL = 1.10 at D = 1" in low["few_accepted"]
 
 

@@ -139,6 +139,20 @@ def test_what_is_written_every_command_takes(specdec: Runner, table: Path, tmp_p
     assert explained.code == 0, explained.err
 
 
+def test_the_measured_context_is_asked_with_where_the_default_lies_beyond(specdec: Runner, tmp_path: Path) -> None:
+    """Else every answer to a user who follows the README would be extrapolated. The default is 2048 tokens."""
+    for contexts, wanted in (((600, 640, 700), 640), ((1500, 1500, 1500), 2048)):
+        rows = zip((0, 1, 4), (5.0, 7.0, 10.0), contexts, strict=True)
+        lines = "".join(f"1,{length},{1 + length / 2},{step},{context}\n" for length, step, context in rows)
+        runs = written(tmp_path, f"batch,draft_length,acceptance_length,step_ms,context\n{lines}")
+        made = tmp_path / "mine.yaml"
+        assert specdec("calibrate", str(runs), "-o", str(made), "--force").code == 0
+        asked = ("sweep", "--calibration", str(made), "--profiles", str(specdec.folder), "--batches", "1")
+        swept = specdec.raw(*asked, "--format", "json").data
+        assert swept["inputs"]["context"] == {"value": wanted, "origin": "calibration"}
+        assert {p["step_basis"] for p in swept["points"] if p["draft_length"] <= 4} == {"calibrated"}
+
+
 def test_points_past_the_calibration_are_marked_one_by_one(specdec: Runner, table: Path, tmp_path: Path) -> None:
     """Measured at batch 1, D 0 to 4 and 1000 tokens of context: it holds to batch 2."""
     made = tmp_path / "mine.yaml"

@@ -8,7 +8,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdec_cli.explore import frontier
@@ -83,6 +83,7 @@ def test_the_frontier_of_the_frontier_is_itself(pairs: list[tuple[float, float]]
     assert pareto_mask(x[mask], y[mask]).all()
 
 
+@settings(deadline=None)
 @given(points.filter(bool))
 def test_curve_rises_in_x_and_falls_in_y(pairs: list[tuple[float, float]]) -> None:
     xs, ys = frontier_curve(*split(pairs))

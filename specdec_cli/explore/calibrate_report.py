@@ -12,7 +12,7 @@ from specdec_cli.explore.acceptance_profile import NAME
 from specdec_cli.explore.calibrate import Fit, Row, calibrate
 from specdec_cli.explore.calibrate_hints import Split, hints, plain_split
 from specdec_cli.explore.calibrate_rows import Measured, measured, off_files
-from specdec_cli.explore.calibration_use import LEAST_BAND
+from specdec_cli.explore.calibration_use import LEAST_BAND, near
 from specdec_cli.explore.run_checks import CheckOptions
 from specdec_cli.explore.scenario import Input, Options, Question, Scenario, resolve
 from specdec_cli.physics.calibrated import constants_of
@@ -168,7 +168,7 @@ def calibration_profile(report: CalibrateReport, *, name: str, checked: str) -> 
             engine=scenario.engine.name,
             weight_dtype=inputs["weight_dtype"].value if inputs["weight_dtype"].origin == "option" else None,
             kv_dtype=inputs["kv_dtype"].value if inputs["kv_dtype"].origin == "option" else None,
-            context_tokens=scenario.context,
+            context_tokens=_context(report),
         ),
         method=fit.method if fit is not None else "curve",
         trees=fit.trees if fit is not None else False,
@@ -189,6 +189,16 @@ def calibration_profile(report: CalibrateReport, *, name: str, checked: str) -> 
             "fitted": Source(from_=f"specdec calibrate over {origin}", checked=checked, kind="fitted"),
         },
     )
+
+
+def _context(report: CalibrateReport) -> int:
+    """What questions take where they say nothing: the context asked with, or the middle one of the measured where none
+    was given and the default lies beyond them."""
+    contexts = [row.context for row in report.measured.rows]
+    given = report.question.inputs["context"].origin != "default" if "context" in report.question.inputs else True
+    if given or not contexts or near((min(contexts), max(contexts)), report.scenario.context):
+        return report.scenario.context
+    return round(float(np.median(contexts)))
 
 
 def _row(fit: Fit, place: int) -> CalibratedRow:

@@ -109,7 +109,7 @@ def apply(calibration: Calibration, scenario: Scenario, note: Callable[[str, str
         inside=scenario.band.relative if errors is None else max(LEAST_BAND, errors.worst),
         batches=(calibration.valid.batch[0], calibration.valid.batch[1]),
         longest=lengths[1],
-        held=_near(calibration.valid.context_tokens, scenario.context),
+        held=near(calibration.valid.context_tokens, scenario.context),
     )
     _say_extrapolated(calibration, scenario, band, note)
     step = calibrated(
@@ -123,7 +123,8 @@ def apply(calibration: Calibration, scenario: Scenario, note: Callable[[str, str
     return replace(scenario, step=step, band=band, calibration=calibration)
 
 
-def _near(contexts: Sequence[float], context: float) -> bool:
+def near(contexts: Sequence[float], context: float) -> bool:
+    """Whether a context counts as measured; contexts: the shortest and the longest, tokens."""
     return contexts[0] / CONTEXT_REACH <= context <= contexts[1] * CONTEXT_REACH
 
 

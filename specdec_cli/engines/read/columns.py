@@ -27,33 +27,39 @@ Flags = npt.NDArray[np.bool_]
 
 _NUMERALS = bytes(code if chr(code) in "0123456789." else ord(" ") for code in range(256))
 _SPACE, _POINT = ord(" "), ord(".")
-_TENS = 10 ** np.arange(16)  # a number of 16 digits or more goes another way: a float holds 15 exactly
+AT_ONCE = 8192
+"""Numbers converted together: the arrays of more outgrow the processor's cache."""
+_TENS = 10 ** np.arange(16)  # a float holds 15 digits exactly
 
 
 def numbers_in(texts: Sequence[bytes], width: int) -> Floats:
     """The decimal numbers in texts that hold so many each, shape (texts, width).
 
     Whole numbers over a power of ten, both exact, so that the quotient is the float that is nearest. Raises ValueError
-    for another count.
+    for another count of them, and for what is no number of at most 15 digits.
     """
+    if len(texts) * width > AT_ONCE:
+        share = max(1, AT_ONCE // width)
+        return np.concatenate([numbers_in(texts[at : at + share], width) for at in range(0, len(texts), share)])
     if not texts:
         return np.empty((0, width))
-    text = b" ".join(texts).translate(_NUMERALS)
-    codes = np.frombuffer(text, np.uint8)
+    codes = np.frombuffer(b" ".join(texts).translate(_NUMERALS), np.uint8)
     places = np.flatnonzero(codes != _SPACE)
     codes = codes[places]
     starts = np.flatnonzero(np.concatenate([[True], places[1:] != places[:-1] + 1]))
+    if len(starts) != len(texts) * width:
+        raise ValueError(f"{len(starts)} numbers in {len(texts)} texts of {width}")
     digit = codes != _POINT
     digits = np.cumsum(digit)
     ends = np.append(starts[1:], len(codes)) - 1
-    lengths = ends + 1 - starts
-    after = np.repeat(digits[ends], lengths) - digits
-    if len(starts) != len(texts) * width or np.any(after >= len(_TENS)):
-        return np.array(text.split(), dtype=np.float64).reshape(len(texts), width)
+    after = np.repeat(digits[ends], ends + 1 - starts) - digits
+    points = np.flatnonzero(~digit)
+    owners = np.searchsorted(starts, points, side="right") - 1
+    if np.any(after >= len(_TENS) - 1) or np.any(owners[1:] == owners[:-1]) or not np.all(digit[starts]):
+        raise ValueError("no decimal number of at most 15 digits")
     whole = np.add.reduceat(np.where(digit, codes - ord("0"), 0) * _TENS[after], starts)
     values: Floats = whole.astype(np.float64)
-    points = np.flatnonzero(~digit)
-    values[np.searchsorted(starts, points, side="right") - 1] /= _TENS[after[points]]
+    values[owners] /= _TENS[after[points]]
     return values.reshape(len(texts), width)
 
 
@@ -88,6 +94,7 @@ def found_groups(
 
 def _matches(block: bytes, marker: bytes, patterns: Sequence[re.Pattern[bytes]]) -> Iterator[re.Match[bytes] | None]:
     """One after the other, for thousands of match objects at once cost more than the search; None: an unusual one."""
+    match: re.Match[bytes] | None
     at = block.find(marker)
     if at < 0:
         return

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from specdec_cli.engines.read.source import Source
+from specdec_cli.engines.read.source import LONGEST_OBJECT, Source
 from specdec_cli.errors import ProfileError
 
 Object = dict[str, Any]
@@ -65,7 +65,7 @@ def _load(text: bytes) -> Any:
 def _lines(source: Source) -> Reading:
     entries: list[Entry] = []
     number, broken, first_broken = 0, 0, None
-    for block in source.blocks():
+    for block in source.blocks(LONGEST_OBJECT):
         for text in block.splitlines():
             number += 1
             if not text.strip():

@@ -25,7 +25,7 @@ from specdec_cli.engines.read import (
 )
 from specdec_cli.engines.read.json_objects import LEAST, MOST, Entry, read_objects
 from specdec_cli.engines.read.pool import MOST_RUNS, possible_draft_length
-from specdec_cli.engines.read.source import STREAMED, Progress, Source
+from specdec_cli.engines.read.source import LONG_OBJECTS, STREAMED, Progress, Source
 from specdec_cli.errors import ProfileError, UsageError, did_you_mean
 from specdec_cli.profiles.measured_run import Finding, MeasuredRun, RunFile, Skipped
 
@@ -200,6 +200,8 @@ def _objects(source: Source, forced: str | None) -> RunFile:
     findings = []
     if strange:
         skipped.append(Skipped("objects of no known format", len(strange), strange[0].line))
+    if source.longest_passed_over:
+        skipped.append(Skipped(LONG_OBJECTS, source.longest_passed_over, None))
     if reading.broken:
         skipped.append(Skipped("unreadable objects", reading.broken, reading.broken_line))
         message = f"not whole JSON from line {reading.broken_line} on: cut short, or mixed with other output"

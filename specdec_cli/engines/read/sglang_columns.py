@@ -18,7 +18,6 @@ from specdec_cli.engines.read.columns import (
     Lines,
     alike,
     followed,
-    found,
     found_groups,
     named,
     numbered,
@@ -31,6 +30,7 @@ DECODE, PREFILL = b"Decode batch", b"Prefill batch"
 DECODE_LOG_INTERVAL = 40
 """Steps between two lines unless --decode-log-interval says otherwise (sglang/srt/server_args.py)."""
 FEW = 3
+LONGEST_DECODE = 400  # bytes
 
 # The punctuation of 2025 and 2026; versions differ in what stands between the tokens and the acceptance, and after it.
 _N = rb"\d{1,15}(?:\.\d*)?"
@@ -42,14 +42,20 @@ _DECODE = re.compile(
     + _FIELDS
     + rb"(?:cuda graph: (True|False), )?gen throughput \(token/s\): (\d{1,15}(?:\.\d*)?), #queue-req"
 )
-# The usual ones in one group, whose numbers are converted together: requests, tokens, usage, AL, rate (or not), speed.
-_USUAL = tuple(
-    re.compile(
-        rb"Decode batch[.,]? #(running-req: %(n)s, #token: %(n)s, token usage: %(n)s, accept len: %(n)s, "
-        rb"%(rate)s%(graph)sgen throughput \(token/s\): %(n)s), #queue-req" % {b"n": _N, b"rate": rate, b"graph": graph}
+# Both kinds of line in one search, from what they have in common on: with the rate or not,
+# graphs on or off.
+# What stands for a number is looked at when it is converted: one repeat of one class is quick to match.
+_BOTH = tuple(
+    (
+        graph,
+        re.compile(
+            rb"batch[.,]? #(running-req: \d+, #token: \d+, token usage: [\d.]+, accept len: [\d.]+, "
+            rb"%(rate)s%(graph)sgen throughput \(token/s\): [\d.]+, #queue-req"
+            rb"|new-seq: \d+, #new-token: \d+, #cached-token: \d+)" % {b"rate": rate, b"graph": words}
+        ),
     )
-    for rate in (rb"accept rate: %s, " % _N, b"")
-    for graph in (rb"cuda graph: (?:True|False), ", b"")
+    for rate in (rb"accept rate: [\d.]+, ", b"")
+    for graph, words in ((1, b"cuda graph: True, "), (0, b"cuda graph: False, "), (-1, b""))
 )
 _PREFILL = re.compile(rb"Prefill batch(?:[^\n]*?#new-token: (\d{1,15})[^\n]*?#cached-token: (\d{1,15}))?")
 _GRAPHS = {None: -1, b"False": 0, b"True": 1}
@@ -88,7 +94,7 @@ def fold_usual(state: State, block: bytes, first_line: int) -> bool:
 
     Raises ProfileError for an AL above D + 1.
     """
-    decoding = _usual(block) or _known(block)
+    decoding = _known(block)
     if decoding is None:
         return False
     at, numbers, speculates, graphs = decoding
@@ -101,31 +107,44 @@ def fold_usual(state: State, block: bytes, first_line: int) -> bool:
             state.cached_tokens += int(match[2])
     lines = Lines(block)
     after = _after_prompts(state, block, lines, at, np.array([match.start() for match in prefills], np.intp))
-    if not len(at):
-        return True
-    if not state.rate_ignored:
-        state.rate_ignored = b"accept rate" in block
-    fold(state, first_line + lines.of(at), numbers, (speculates, graphs, after))
+    if len(at):
+        state.rate_ignored |= b"accept rate" in block
+        fold(state, first_line + lines.of(at), numbers, (speculates, graphs, after))
     return True
 
 
-def _usual(block: bytes) -> Decoding | None:
-    """Lines that all speculate, of one form, and with graphs or without."""
-    usual = found(block, DECODE, _USUAL)
-    if usual is None or not usual[1]:
+def fold_both(state: State, block: bytes, first_line: int) -> int | None:
+    """Take in a block of nothing but lines that speculate, of one form, and prompts, of one rank: most of such a log.
+
+    One search finds them in order, without their places. Returns how many lines; None: it is another block.
+    """
+    at = block.find(DECODE)
+    graph, pattern = next((one for one in _BOTH if one[1].match(block, at + len(b"Decode "))), (-1, None))
+    if at < 0 or pattern is None or b" DP" in block:
         return None
-    at, texts = usual
-    graphs = block.count(b"cuda graph: True")
-    if graphs not in (0, len(at)):
+    texts: list[bytes] = pattern.findall(block)
+    count = len(texts)
+    if count != block.count(b"\n"):
         return None
-    values = numbers_in(texts, 6 if b"accept rate" in texts[0] else 5)
-    graph = 1 if graphs else 0 if b"cuda graph" in texts[0] else -1
-    return (
-        at,
-        (values[:, 0], values[:, 1], values[:, 3], values[:, -1]),
-        np.ones(len(at), bool),
-        np.full(len(at), graph),
-    )
+    start = block[at : at + LONGEST_DECODE]
+    decode = np.frombuffer(bytes([text[0] for text in texts]), np.uint8) == ord("r")
+    decodes, prompts = texts, []
+    if not decode.all():
+        decodes, prompts = ([text for text in texts if text.startswith(kind)] for kind in (b"r", b"n"))
+    try:
+        values, taken = numbers_in(decodes, 6 if b"accept rate" in start else 5), numbers_in(prompts, 3)
+    except ValueError:
+        return None
+    state.new_tokens += int(taken[:, 1].sum())
+    state.cached_tokens += int(taken[:, 2].sum())
+    numbers = (values[:, 0], values[:, 1], values[:, 3], values[:, -1])
+    after = np.concatenate([[b"" in state.prefilled], ~decode[:-1]])[decode]
+    state.prefilled -= {b""}
+    state.prefilled |= set() if decode[-1] else {b""}
+    state.rate_ignored |= b"accept rate" in start
+    facts = (np.ones(len(decodes), bool), np.full(len(decodes), graph), after)
+    fold(state, first_line + np.flatnonzero(decode), numbers, facts)
+    return count
 
 
 def _known(block: bytes) -> Decoding | None:
@@ -137,8 +156,11 @@ def _known(block: bytes) -> Decoding | None:
     running, tokens, accepted, graphs, speeds = columns or [()] * 5
     speculates = np.array([text is not None for text in accepted], bool)
     length = np.ones(len(at))
-    length[speculates] = numbers_in([text for text in accepted if text is not None], 1)[:, 0]
-    numbers = (numbers_in(running, 1)[:, 0], numbers_in(tokens, 1)[:, 0], length, numbers_in(speeds, 1)[:, 0])
+    try:
+        length[speculates] = numbers_in([text for text in accepted if text is not None], 1)[:, 0]
+        numbers = (numbers_in(running, 1)[:, 0], numbers_in(tokens, 1)[:, 0], length, numbers_in(speeds, 1)[:, 0])
+    except ValueError:  # a number of too many decimals
+        return None
     return at, numbers, speculates, np.array([_GRAPHS[graph] for graph in graphs], np.intp)
 
 

@@ -15,7 +15,16 @@ from dataclasses import replace
 import numpy as np
 
 from specdec_cli.engines.read.pool import run_from
-from specdec_cli.engines.read.sglang_columns import DECODE, DECODE_LOG_INTERVAL, PREFILL, RANK, State, fold, fold_usual
+from specdec_cli.engines.read.sglang_columns import (
+    DECODE,
+    DECODE_LOG_INTERVAL,
+    PREFILL,
+    RANK,
+    State,
+    fold,
+    fold_both,
+    fold_usual,
+)
 from specdec_cli.engines.read.source import LONG_LINES, Hit, Source, hits_in, pieces
 from specdec_cli.errors import ProfileError
 from specdec_cli.profiles.measured_run import Finding, MeasuredRun, RunFile
@@ -46,13 +55,7 @@ def read_sglang_log(source: Source) -> RunFile:
     state = State(source.name)
     line = 1
     for block in source.blocks():
-        if STEPS in block:
-            _server_args(state, block)
-        if state.forced is None and (at := block.find(SIMULATE)) >= 0:
-            state.forced = line + block.count(b"\n", 0, at)
-        if not (block.endswith(b"\n") and fold_usual(state, block, line)):
-            _unusual(state, block, line)
-        line += block.count(b"\n")
+        line += fold_both(state, block, line) or _mixed(state, block, line)
     if state.rate_only and not state.windows:
         raise ProfileError(
             "only an accept rate, whose meaning changed between SGLang versions",
@@ -73,6 +76,17 @@ def _server_args(state: State, block: bytes) -> None:
         found = re.search(name.encode() + rb"=(\d{1,9})\b", block)
         if found is not None:
             state.settings[name] = int(found.group(1))
+
+
+def _mixed(state: State, block: bytes, line: int) -> int:
+    """A block with other lines too. Returns how many it has."""
+    if STEPS in block:
+        _server_args(state, block)
+    if state.forced is None and (at := block.find(SIMULATE)) >= 0:
+        state.forced = line + block.count(b"\n", 0, at)
+    if not (block.endswith(b"\n") and fold_usual(state, block, line)):
+        _unusual(state, block, line)
+    return block.count(b"\n")
 
 
 def _unusual(state: State, block: bytes, line: int) -> None:

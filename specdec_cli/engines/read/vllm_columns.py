@@ -88,6 +88,10 @@ def fold_usual(state: State, block: bytes, first_line: int, others: Sequence[byt
     if loads_found is None or specs_found is None:
         return None
     (load_at, load_texts), (spec_at, spec_texts) = loads_found, specs_found
+    try:
+        load_values, spec_values = numbers_in(load_texts, 6), _by_length(spec_texts)
+    except ValueError:
+        return None
     at = np.concatenate([load_at, spec_at])
     order = np.argsort(at, kind="stable")
     lines = Lines(block)
@@ -101,7 +105,7 @@ def fold_usual(state: State, block: bytes, first_line: int, others: Sequence[byt
         return None
     names, known = numbered([*names, *state.loads])
     held = list(zip(known[len(known) - len(state.loads) :].tolist(), state.loads.values(), strict=True))
-    loads = _loads(held, load_texts, _shares(block, lines, load_at), first_line + lines.of(load_at))
+    loads = _loads(held, load_values, _shares(block, lines, load_at), first_line + lines.of(load_at))
     # Tokens in order: what was held first; kind 0 is a load, 1 a speculation line; place among its kind.
     kind = np.concatenate([np.zeros(len(held), np.intp), np.repeat([0, 1], [len(load_at), specs])[order]])
     place = np.concatenate([np.arange(len(load_at)) + len(held), np.arange(specs)])[order]
@@ -114,7 +118,20 @@ def fold_usual(state: State, block: bytes, first_line: int, others: Sequence[byt
     load_of[place[paired]] = place[np.flatnonzero(paired) - 1]
     unpaired = leads & (kind == 0) & (np.roll(kind, -1) == 0)
     _plain(state, loads, np.sort(place[unpaired]))
-    _speculating(state, loads, load_of, spec_texts, first_line + lines.of(spec_at))
+    spec_lines = first_line + lines.of(spec_at)
+    for own, longest, values in spec_values:
+        windows = _Windows(
+            spec_lines[own],
+            load_of[own],
+            values[:, 0],
+            values[:, 2] / longest,
+            values[:, 1],
+            values[:, 2],
+            values[:, 3:],
+        )
+        sound = _sound(state, windows, longest)
+        if len(sound.line):
+            _window(state, loads, sound, longest)
     ends = np.flatnonzero(~leads & (kind == 0))
     state.loads = {names[process[end]]: _load(loads, place[end]) for end in ends.tolist()}
     return len(lines)
@@ -129,8 +146,7 @@ def _shares(block: bytes, lines: Lines, at: Ints) -> Floats:
     return np.array([1.0 / (float(found[1]) or 1.0) if found else 1.0 for found in engines])
 
 
-def _loads(held: list[tuple[int, Load]], texts: list[bytes], shares: Floats, lines: Ints) -> _Loads:
-    values = numbers_in(texts, 6) if texts else np.empty((0, 6))
+def _loads(held: list[tuple[int, Load]], values: Floats, shares: Floats, lines: Ints) -> _Loads:
     before = [load for _, load in held]
 
     def column(name: str, read: Floats) -> Floats:
@@ -170,22 +186,21 @@ def _plain(state: State, loads: _Loads, places: Ints) -> None:
     pools.add("steps", np.ones(len(places)), timed)
 
 
-def _speculating(state: State, loads: _Loads, load_of: Ints, texts: list[bytes], lines: Ints) -> None:
-    """The speculation lines, one draft length after the other."""
+def _by_length(texts: list[bytes]) -> list[tuple[Ints, int, Floats]]:
+    """For each draft length which of the speculation lines have it, and their AL, tokens accepted and drafted, and
+    rates by column. Raises ValueError for what is no number."""
+    if not texts:
+        return []
+    # AL, throughputs where they are said, accepted, drafted; then the rates.
+    ahead = 5 if b"throughput" in texts[0] else 3
     commas = np.fromiter((text.count(b",") for text in texts), np.intp, len(texts))
+    found = []
     for count in np.unique(commas).tolist():
         own = np.flatnonzero(commas == count)
-        # AL, throughputs where they are said, accepted, drafted; then the rates.
-        ahead = 5 if b"throughput" in texts[0] else 3
         longest = count - ahead + 1
         values = numbers_in(texts if len(own) == len(texts) else [texts[at] for at in own], ahead + longest)
-        accepted, drafted = values[:, ahead - 2], values[:, ahead - 1]
-        windows = _Windows(
-            lines[own], load_of[own], values[:, 0], drafted / longest, accepted, drafted, values[:, ahead:]
-        )
-        sound = _sound(state, windows, longest)
-        if len(sound.line):
-            _window(state, loads, sound, longest)
+        found.append((own, longest, np.delete(values, np.s_[1 : ahead - 2], axis=1)))
+    return found
 
 
 def _sound(state: State, windows: _Windows, longest: int) -> _Windows:

@@ -7,31 +7,41 @@ import re
 SPEC, LOAD, LEGACY = b"SpecDecoding metrics:", b"Avg prompt throughput:", b"Speculative metrics:"
 
 _N = rb"\d{1,15}(?:\.\d*)?"  # more digits are a fault of the file, and past what a float or a count holds
-# The usual order of today's lines and of 0.9's, in one match whose group holds their numbers; anything else goes field
-# by field. 0.9's ends in its rates, so where the line ends matters.
-USUAL_LOAD = re.compile(
-    rb"Avg prompt throughput: (%(n)s tokens/s, Avg generation throughput: %(n)s tokens/s, Running: \d{1,15} reqs, "
-    rb"Waiting: \d{1,15} reqs, GPU KV cache usage: %(n)s%%, Prefix cache hit rate: %(n)s)%%" % {b"n": _N}
-)
-USUAL_SPECS = (
-    re.compile(
+
+
+def _usual(number: bytes, count: bytes) -> tuple[re.Pattern[bytes], re.Pattern[bytes], re.Pattern[bytes]]:
+    """The usual order of today's two lines and of 0.9's second, each in one match whose group holds their numbers.
+
+    0.9's ends in its rates, so where the line ends matters.
+    """
+    kinds = {b"n": number, b"c": count}
+    load = (
+        rb"Avg prompt throughput: (%(n)s tokens/s, Avg generation throughput: %(n)s tokens/s, Running: %(c)s reqs, "
+        rb"Waiting: %(c)s reqs, GPU KV cache usage: %(n)s%%, Prefix cache hit rate: %(n)s)%%" % kinds
+    )
+    spec = (
         rb"SpecDecoding metrics: Mean acceptance length: (%(n)s, Accepted throughput: %(n)s tokens/s, "
-        rb"Drafted throughput: %(n)s tokens/s, Accepted: \d{1,15} tokens, Drafted: \d{1,15} tokens, "
-        rb"Per-position acceptance rate: (?:%(n)s, )*%(n)s), Avg Draft acceptance rate: %(n)s%%" % {b"n": _N}
-    ),
-    re.compile(
+        rb"Drafted throughput: %(n)s tokens/s, Accepted: %(c)s tokens, Drafted: %(c)s tokens, "
+        rb"Per-position acceptance rate: (?:%(n)s, )*%(n)s), Avg Draft acceptance rate: %(n)s%%" % kinds
+    )
+    older = (
         rb"SpecDecoding metrics: Draft acceptance rate: %(n)s%%, Mean acceptance length: (%(n)s, "
-        rb"Accepted: \d{1,15} tokens, Drafted: \d{1,15} tokens, Per-position acceptance rate: (?:%(n)s, )*%(n)s)"
-        rb"(?=[ \t\r]*\n|\\n\")" % {b"n": _N}
-    ),
-)
+        rb"Accepted: %(c)s tokens, Drafted: %(c)s tokens, Per-position acceptance rate: (?:%(n)s, )*%(n)s)"
+        rb"(?=[ \t\r]*\n|\\n\")" % kinds
+    )
+    return re.compile(load), re.compile(spec), re.compile(older)
+
+
+_LOAD, _SPEC, _ = _usual(_N, rb"\d{1,15}")  # anything else goes field by field
+# One repeat of one class is quicker to match; what it holds is looked at when it is converted.
+USUAL_LOAD, *USUAL_SPECS = _usual(rb"[\d.]+", rb"\d+")
 _CLEAN = re.compile(rb"[\[(]?(\d{1,15}(?:\.\d+)?|nan)[\])]?(?:%| tokens/s| tokens| reqs?)?\.?", re.IGNORECASE)
 _COLOUR = re.compile(rb"\x1b\[[0-9;]*m|\\u001b\[[0-9;]*m")
 
 
 def load_line(text: bytes) -> tuple[float, float, float, float, float | None] | None:
     """Prompt and generation throughput (tokens/s), running, waiting, prefix cache hit rate (%; None: not said)."""
-    usual = USUAL_LOAD.match(text)
+    usual = _LOAD.match(text)
     if usual is not None:
         prompt, generation, running, waiting, _, cached = _numbers(usual)
         return prompt, generation, running, waiting, cached
@@ -49,7 +59,7 @@ def load_line(text: bytes) -> tuple[float, float, float, float, float | None] | 
 
 def spec_line(text: bytes) -> tuple[float | None, float, float, list[float]] | None:
     """Mean acceptance length (None: no drafts yet), tokens accepted and drafted, rates by position."""
-    usual = USUAL_SPECS[0].match(text)
+    usual = _SPEC.match(text)
     if usual is not None:
         length, _, _, accepted_tokens, drafted_tokens, *by_position = _numbers(usual)
         return length, accepted_tokens, drafted_tokens, by_position
