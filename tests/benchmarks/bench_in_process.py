@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks import workloads
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from benchmarks import workloads
 from specdec_cli.explore.sweep import run_sweep
 
 MOST_BYTES_A_POINT = 200

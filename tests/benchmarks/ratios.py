@@ -4,8 +4,8 @@
     python tests/benchmarks/ratios.py --record   writes ratios.json anew: on a quiet machine, after a change on purpose
 
 Both sides of a ratio are measured in turns in one run and the least of each counts, so that neither a slower machine
-nor a busy one changes much. What fails is measured once more before it counts. Start-up beside importing numpy varies by
-a fifth between quiet runs: the record holds the largest of four.
+nor a busy one changes much. What fails is measured once more before it counts. Start-up beside importing numpy
+varies by a fifth between quiet runs: the record holds the largest of four.
 """
 
 from __future__ import annotations
