@@ -241,8 +241,6 @@ def never_slower(name: str, better: Library, plain: Library = LIBRARY) -> None:
     """No step of any question takes longer with the better figure, nor any of its operations; and one takes less."""
     faster = 0
 
-    @searched(6)
-    @given(cases(where(name), serving=False))
     def ask(case: Case) -> None:
         nonlocal faster
         before, after = case.answer(plain).points, case.answer(better).points
@@ -257,7 +255,10 @@ def never_slower(name: str, better: Library, plain: Library = LIBRARY) -> None:
         for line, improved in zip((*one.verify, *one.draft), (*other.verify, *other.draft), strict=True):
             assert improved.seconds <= line.seconds * (1 + ROUNDING), line.name
 
-    ask()
+    for examples in (6, 60):  # which questions come first differs between versions of hypothesis
+        searched(examples)(given(cases(where(name), serving=False))(ask))()
+        if faster:
+            break
     assert faster, f"{name} is seen in no example"
 
 
