@@ -32,6 +32,7 @@ KIND_FOLDERS = {
     "acceptance": "acceptance",
     "engine": "engines",
     "measurement": "measurements",
+    "calibration": "calibrations",
 }
 AXIS_SEEDS = ("1..256:x2", "1,2,4", "0..64:8", "1k,8k", "-3..4", "1=1.91,3=2.83", "1..300:x10,7", "0.7", "8 ..9")
 OPTIONS: tuple[tuple[str, Callable[[str], Any]], ...] = (
