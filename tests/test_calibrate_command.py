@@ -465,3 +465,22 @@ def test_a_plan_needs_no_measured_acceptance(capsys: pytest.CaptureFixture[str])
     assert app.run(["calibrate", "--plan", "--engine", "vllm", "--model", "qwen3-32b", "--tp", "2"]) == 0
     said = capsys.readouterr()
     assert "vllm serve Qwen/Qwen3-32B" in said.out
+
+
+@pytest.mark.parametrize(
+    ("engine", "flags"),
+    [
+        ("vllm", ("--enable-expert-parallel", "--kv-cache-dtype fp8")),
+        ("sglang", ("--ep-size 8", "--kv-cache-dtype fp8_e4m3")),
+        ("tensorrt-llm", ("moe_expert_parallel_size: 8", "dtype: fp8")),
+    ],
+)
+def test_the_planned_runs_are_of_the_setup_that_was_asked_for(
+    specdec: Runner, engine: str, flags: tuple[str, str]
+) -> None:
+    asked = ("--model", "deepseek-v3", "--hardware", "h200-sxm", "--gpus", "8", "--ep", "8", "--kv-dtype", "fp8")
+    answer = specdec.raw("calibrate", "--plan", "--engine", engine, "--batch", "16", *asked, "--format", "json")
+    assert answer.code == 0, answer.err
+    assert len(answer.data["runs"]) == 3
+    for run in answer.data["runs"]:
+        assert all(flag in run["server"] for flag in flags), run["server"]

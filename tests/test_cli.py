@@ -537,6 +537,29 @@ def test_emit_carries_the_layout_and_the_kv_dtype_that_were_asked(specdec: Runne
     assert "not_pasted" not in answer.err
 
 
+def test_experts_of_a_dense_model_are_neither_pasted_nor_passed_over_in_silence(specdec: Runner) -> None:
+    answer = specdec("recommend", "--batch", "4", "--tp", "2", "--ep", "2", "--emit", "vllm")
+    assert answer.code == 0, answer.err
+    assert "--enable-expert-parallel" not in answer.out
+    assert "ep_without_experts" in answer.err
+
+
+def test_a_name_that_is_no_checkpoint_is_said_to_be_none(specdec: Runner) -> None:
+    answer = specdec("recommend", "--batch", "4", "--emit", "vllm")
+    assert ("target_unnamed" in answer.err) == ("/" not in answer.out.split()[2])
+
+
+@pytest.mark.parametrize(("option", "command"), [("--acceptance", "acceptance"), ("--calibration", "calibrate")])
+def test_an_engines_own_file_in_a_profiles_place_names_the_command_that_reads_it(
+    specdec: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "server.log").write_text("SpecDecoding metrics: Mean acceptance length: 2.1\n", "utf-8")
+    answer = specdec.raw("recommend", "--batch", "4", option, "server.log")
+    assert answer.code == 3
+    assert f"specdec {command} server.log -o mine.yaml" in answer.err
+
+
 def test_emit_goes_to_a_file_too(specdec: Runner, tmp_path: Path) -> None:
     answer = specdec("recommend", "--batch", "4", "--emit", "tensorrt-llm", output=str(tmp_path / "spec.yaml"))
     assert (answer.code, answer.out) == (0, "")

@@ -233,7 +233,7 @@ def _measurable(options: Options) -> Options:
 
 
 def _planned(library: Library, scenario: Scenario, options: Options, batch: int) -> Plan:
-    from specdec_cli.cli.settings import drafter_id, target_id
+    from specdec_cli.cli.settings import drafter_id, expert_groups, target_id
     from specdec_cli.engines.calibration_plan import PlanRequest, plan_runs
     from specdec_cli.explore.sweep import evaluate
 
@@ -254,6 +254,8 @@ def _planned(library: Library, scenario: Scenario, options: Options, batch: int)
             accepted=tuple(float(value) for value in grid.acceptance_length),
             interactivity=tuple(float(value) for value in grid.interactivity[0]),
             block=scenario.drafter.block,
+            ep=expert_groups(scenario),
+            kv_dtype=options.kv_dtype,
         )
     )
 

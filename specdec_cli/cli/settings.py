@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from specdec_cli.cli.output import Destination, note_warnings
 from specdec_cli.engines.settings import FAMILIES, ScheduleRange, Setting, settings_for
 from specdec_cli.errors import InfeasibleError, UsageError, did_you_mean
+from specdec_cli.profiles.schema import MoeFfn
 
 if TYPE_CHECKING:
     from specdec_cli.explore.recommend import Recommendation
@@ -105,11 +106,11 @@ def _setting(paste: Paste, family: str) -> Setting:
         block=drafter.block if drafter is not None else None,
         tree_topk=tree.topk if tree is not None else None,
         verify_width=tree.width(depth) if tree is not None else None,
-        ep=scenario.layout.ep,
+        ep=expert_groups(scenario),
         kv_dtype=str(asked.value) if asked.origin == "option" else None,
         running_requests=batch,
     )
-    return replace(setting, warnings=[*setting.warnings, *_not_pasted(found)])
+    return replace(setting, warnings=[*setting.warnings, *_not_pasted(found), *_unnamed(scenario, paste.model)])
 
 
 def _not_pasted(found: Recommendation) -> list[tuple[str, str]]:
@@ -119,6 +120,19 @@ def _not_pasted(found: Recommendation) -> list[tuple[str, str]]:
         return []
     text = f"computed with weights in {dtype.value}: name a checkpoint in that dtype, or add your engine's option"
     return [("weight_dtype_not_pasted", text)]
+
+
+def expert_groups(scenario: Scenario) -> int:
+    """--ep where the model has experts to divide, else 1."""
+    return scenario.layout.ep if any(isinstance(ffn, MoeFfn) for ffn in scenario.model.ffn.values()) else 1
+
+
+def _unnamed(scenario: Scenario, model: str | None) -> list[tuple[str, str]]:
+    """Where a profile of the user's own knows no checkpoint, its name stands in the text."""
+    if scenario.model.aliases:
+        return []
+    name = target_id(scenario, model)
+    return [("target_unnamed", f"no checkpoint is known for {name}: replace that name by your model's id or path")]
 
 
 def target_id(scenario: Scenario, model: str | None) -> str:

@@ -26,6 +26,8 @@ FORCED_NOTE = (
     "A forced run measures what a step costs and nothing else: its acceptance length is invented, so take that from "
     "elsewhere."
 )
+_NOT_IN_TEXT = ("ep_not_pasted", "kv_dtype_not_in_engine", "one_rank_only", "no_data_parallel_attention")
+"""Warnings of a setting whose runs would measure another layout than the one that was asked for."""
 START_S = 180.0
 """Loading weights and capturing graphs."""
 
@@ -48,6 +50,9 @@ class PlanRequest:
     interactivity: tuple[float, ...]
     """Tokens/s/user that the profiles expect at each."""
     block: int | None = None
+    ep: int = 1
+    kv_dtype: str | None = None
+    """Of the KV cache, where it was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ def plan_runs(request: PlanRequest) -> Plan:
     if request.family not in _WRITERS:
         hint = did_you_mean(request.family, _WRITERS) or f"known: {', '.join(FAMILIES)}"
         raise UsageError(f"--plan has no commands for the engine {request.family!r}; {hint}")
-    runs = []
+    runs, said = [], []
     for length, accepted, speed in zip(request.draft_lengths, request.accepted, request.interactivity, strict=True):
         setting = settings_for(
             request.family,
@@ -99,13 +104,17 @@ def plan_runs(request: PlanRequest) -> Plan:
             tp=request.tp,
             data_parallel=request.data_parallel,
             block=request.block,
+            ep=request.ep,
+            kv_dtype=request.kv_dtype,
+            running_requests=request.batch,
         )
+        said += [message for code, message in setting.warnings if code in _NOT_IN_TEXT]
         if not setting.text:
             raise UsageError("; ".join(message for _, message in setting.warnings))
         server, client, forced, result = _WRITERS[request.family](request, setting.text, length, accepted)
         seconds = START_S + ROUNDS * ANSWER_TOKENS / speed
         runs.append(PlanRun(length, server, client, forced if length else "", result, seconds))
-    notes = _NOTES[request.family]
+    notes = (*_NOTES[request.family], *dict.fromkeys(said))
     if any(run.forced for run in runs):
         notes = (*notes, FORCED_NOTE)
     return Plan(request.family, tuple(runs), notes)
@@ -150,9 +159,10 @@ def _sglang(request: PlanRequest, text: str, length: int, accepted: float) -> Co
 def _tensorrt_llm(request: PlanRequest, text: str, length: int, accepted: float) -> Commands:
     result, config = f"trtllm-{_name(length)}.json", f"trtllm-{_name(length)}.yaml"
     body = "\n".join(line for line in text.splitlines() if not line.startswith("# trtllm-serve"))
+    gpus = re.findall(r"--tp_size (\d+)", text)[0]
     server = f"cat > {config} <<'EOF'\n{body.rstrip()}\nEOF"
     client = (
-        f"trtllm-bench --model {request.target_id} throughput --dataset {PROMPTS} --tp {request.tp} "
+        f"trtllm-bench --model {request.target_id} throughput --dataset {PROMPTS} --tp {gpus} "
         f"--concurrency {request.batch} --num_requests {ROUNDS * request.batch} --streaming --config {config} "
         f"--report_json {result}"
     )

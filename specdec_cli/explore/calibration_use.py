@@ -136,7 +136,8 @@ def _say_extrapolated(
     lengths = [length for length in scenario.draft_lengths if length > band.longest]
     parts = []
     if batches:
-        parts.append(f"batch {_some(batches)}")
+        outside = ([b for b in batches if b < valid.batch[0]], [b for b in batches if b > valid.batch[1]])
+        parts.append("batch " + " and ".join(_some(side) for side in outside if side))
     if lengths and scenario.drafter is not None and scenario.drafter.name == calibration.scenario.drafter:
         parts.append(f"draft length {_some(lengths)}")
     if not band.held:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from specdec_cli.errors import UsageError, did_you_mean
 from specdec_cli.explore.acceptance_source import parse_acceptance_lengths, resolve_acceptance, resolve_draft_lengths
 from specdec_cli.explore.axes import check_points, parse_axis
+from specdec_cli.explore.layout_checks import check_layout
 from specdec_cli.explore.question import (
     DEFAULTS,
     NO_DRAFTER,
@@ -33,7 +34,7 @@ from specdec_cli.physics.step import StepModel
 from specdec_cli.physics.trees import Tree
 from specdec_cli.profiles.calibration import Calibration
 from specdec_cli.profiles.library import IMPORTED, Library, Loaded
-from specdec_cli.profiles.schema import Drafter, Engine, GatedDelta, Hardware, KvDtype, Model, Profile, WeightDtype
+from specdec_cli.profiles.schema import Drafter, Engine, Hardware, KvDtype, Model, Profile, WeightDtype
 from specdec_cli.profiles.search import SHIPPED
 from specdec_cli.units import KV_BYTES, WEIGHT_BYTES
 
@@ -314,7 +315,7 @@ def _scenario(
     chip = resolve_chip(hardware, engine, dtypes.kv)
     check_domain(chip, layout.gpus)
     operations = target_operations(model, layout, dtypes)
-    _check_heads(found, model, layout)
+    check_layout(found, model, layout)
     plan = None
     if drafter is not None:
         draft = found.library.model(drafter.model, files=False).record if drafter.model is not None else None
@@ -363,18 +364,6 @@ def _scenario(
         tree=tree,
         past_block=found.options.assume,
     )
-
-
-def _check_heads(found: Resolver, model: Model, layout: Layout) -> None:
-    """Engines slice attention by whole heads."""
-    for spec in model.attention.values():
-        heads = spec.value_heads if isinstance(spec, GatedDelta) else spec.heads
-        if heads % layout.tp:
-            found.note(
-                "heads_not_divisible",
-                f"{model.name} has {heads} heads, which --tp {layout.tp} does not divide: most engines refuse to start",
-            )
-            return
 
 
 def _remember(

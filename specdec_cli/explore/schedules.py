@@ -102,6 +102,9 @@ def schedule_by_context(
     """
     if options.context is not None or options.input_tokens is not None:
         raise UsageError("--contexts conflicts with --context, --input-tokens and --output-tokens")
+    if options.drafter is None:  # a schedule is of one server: the drafter of the answer, at every context
+        drafter = resolve(library, options).scenarios[0].drafter
+        options = replace(options, drafter=drafter.name if drafter is not None else None)
     found: list[ContextSchedule] = []
     start = 1
     for context in sorted(set(contexts)):

@@ -21,6 +21,8 @@ from specdec_cli.profiles.schema import AcceptanceProfile, Engine, Hardware, Mod
 from specdec_cli.profiles.search import ENDINGS, Texts, files_of, holds_config, loose_files, roots
 
 _MOST_NAMED = 8
+_MADE_FROM_FILES = {"acceptance": "acceptance", "calibration": "calibrate"}
+"""Commands that make a profile out of an engine's own files, by kind."""
 
 
 class Finder:
@@ -223,6 +225,11 @@ class Finder:
         for other in KIND_FOLDERS:
             if other != kind and name in self._index(other):
                 return ProfileError(f"`{name}` is no {kind} profile but a profile of kind {other}", hint=listing)
+        if kind in _MADE_FROM_FILES and Path(name).is_file():
+            command = _MADE_FROM_FILES[kind]
+            return ProfileError(
+                f"{name} is no {kind} profile", hint=f"`specdec {command} {name} -o mine.yaml` makes one"
+            )
         known = self.names(kind)
         word = name.rsplit("/", 1)[-1]
         close = nearest(word, known) or [one for one in known if word.casefold() in one.casefold()][:3]

@@ -220,7 +220,8 @@ def _closing(record: Record) -> list[str]:
             f"errors of steps, median: {percent(errors['prior_median'])} by the profiles, {percent(errors['median'])} "
             f"calibrated (worst {percent(errors['worst'])})"
             + (
-                f", {percent(errors['left_out_median'])} where each row is predicted from the others"
+                f", {percent(errors['left_out_median'])} where each row is predicted from the others (worst "
+                f"{percent(errors['left_out_worst'])})"
                 if errors["left_out_median"] is not None
                 else "; one row: none can be left out"
             )
