@@ -484,3 +484,12 @@ def test_the_planned_runs_are_of_the_setup_that_was_asked_for(
     assert len(answer.data["runs"]) == 3
     for run in answer.data["runs"]:
         assert all(flag in run["server"] for flag in flags), run["server"]
+
+
+def test_a_step_in_another_unit_is_refused_before_a_profile_is_written(specdec: Runner, tmp_path: Path) -> None:
+    runs, mine = tmp_path / "runs.csv", tmp_path / "mine.yaml"
+    runs.write_text("batch,draft_length,acceptance_length,step_ms\n16,0,1,1e9\n16,4,2.8,1e10\n", "utf-8")
+    answer = specdec.raw("calibrate", str(runs), "-o", str(mine))
+    assert answer.code == 3
+    assert "mind the unit" in answer.err
+    assert not mine.exists()

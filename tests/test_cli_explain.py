@@ -355,3 +355,10 @@ def test_what_a_calibration_moves_is_a_part_of_its_own(toys: Path) -> None:
     grid = pass_grids(record)[1][1]
     rows = numbers_of(grid, "ms")
     assert math.fsum(value or 0 for name, value in rows[:-1] if name.startswith("  ")) == pytest.approx(rows[-1][1])
+
+
+def test_a_draft_that_no_engine_drafts_is_refused_as_in_a_sweep(specdec: Runner) -> None:
+    for length in ("1025", "1000000000000"):
+        answer = specdec.raw("explain", "--batch", "1", "--draft-length", length, "--acceptance-rate", "1")
+        assert answer.code == 2
+        assert f"no engine drafts {length} tokens; at most 1024" in answer.err

@@ -102,6 +102,36 @@ def test_recommend_says_both_speedups(specdec: Runner) -> None:
     assert f"TPOT {number(choice['serving_tpot_ms'])} ms" in text
 
 
+LOADS = {
+    "off, though decoding gains": "--hardware h200-sxm --model qwen3-8b --drafter ngram --acceptance-rate 0.15 "
+    "--input-tokens 8000 --output-tokens 16 --batch 4",
+    "on, at another D than decoding alone": "--gpus 8 --input-tokens 1 --output-tokens 256 --batch 128",
+    "short answers": "--input-tokens 1500 --output-tokens 8 --batch 64",
+    "answers as usual": "--input-tokens 1000 --output-tokens 400 --batch 16",
+}
+
+
+@pytest.mark.parametrize("load", LOADS.values(), ids=LOADS)
+def test_under_load_every_answer_goes_by_the_same_figure(specdec: Runner, load: str) -> None:
+    asked = load.split()
+    batch = int(asked[-1])
+    found = specdec.raw("recommend", *asked, "--format", "json").data
+    choice, length = found["choice"], found["choice"]["draft_length"]
+    assert specdec.raw("explain", *asked, "--format", "json").data["point"]["draft_length"] == length
+    at = next(e for e in found["schedule"] if e["batch_from"] <= batch <= e["batch_to"])
+    assert (at["draft_length"] in found["plateau"]) if length else at["draft_length"] == 0
+    tie, gain = found["inputs"]["tie"]["value"], found["inputs"]["min_gain"]["value"]
+    grid = specdec.raw("sweep", *asked[:-2], "--batches", str(batch), "--format", "json").data
+    rivals = grid["points"]
+    key = "serving_throughput_tokens_per_s_per_gpu"
+    best = max(rivals, key=lambda point: float(point[key]))
+    off = next(point for point in rivals if not point["draft_length"])
+    assert choice[key] >= best[key] * (1 - tie) if length else best[key] <= off[key] * (1 + gain)
+    runner_up = found["runner_up"]
+    second = next(point for point in rivals if point["draft_length"] == runner_up["draft_length"])
+    assert runner_up["margin"] == pytest.approx(choice[key] / second[key] - 1)
+
+
 @pytest.mark.parametrize(
     ("options", "fragment"),
     [

@@ -54,3 +54,8 @@ def test_another_context_is_beyond_a_calibration_at_every_point() -> None:
     assert band.basis(4, 0) == "extrapolated"
     assert band.holds_batch(4)  # it is not the batch that is strange
     assert TimeBand(0.2).basis(4, 0) == "computed"
+
+
+def test_beyond_what_was_measured_a_calibration_is_trusted_no_more_than_within() -> None:
+    band = CalibratedBand(0.2, inside=0.5, batches=(4.0, 16.0), longest=2)
+    assert band.over(column(4, 64), row(2, 3)) == pytest.approx(0.5)

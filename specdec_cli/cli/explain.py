@@ -112,10 +112,14 @@ def _one(said: int | None, axis: str | None, option: str, minimum: int) -> int |
 
 
 def _check(question: Question, length: int | None) -> None:
+    from specdec_cli.explore.acceptance_source import LONGEST_DRAFT
+
     if len(question.scenarios) > 1:
         raise UsageError("explain takes one point apart: give one --drafter, one --tp and one --hardware")
     if length and question.scenarios[0].drafter is None:
         raise UsageError(f"--draft-length {length} conflicts with --drafter none: without a drafter nothing is drafted")
+    if length is not None and length > LONGEST_DRAFT:
+        raise UsageError(f"--draft-length: no engine drafts {length} tokens; at most {LONGEST_DRAFT}")
 
 
 def _recommended(question: Question, batch: int, assume: bool) -> int:

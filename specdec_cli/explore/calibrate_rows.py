@@ -15,6 +15,7 @@ from specdec_cli.profiles.measured_run import Finding, MeasuredRun, RunFile, as_
 
 FEWEST_WIDTHS = 2
 SAME_BATCH = 0.05
+LONGEST_STEP_S = 1000.0
 """Batches that differ by less are one (a mean over a run is not a whole number)."""
 FASTER = 0.99
 """A step with drafts below this share of the plain one cannot be."""
@@ -100,6 +101,10 @@ def _row(run: MeasuredRun, batch: float | None, context: float, say: Say) -> Row
         )
         say("row_without_step", f"{run.place}: {lacking}, left out")
         return None
+    if seconds > LONGEST_STEP_S:
+        raise run.refused(
+            f"a step of {seconds:.3g} s", f"no engine takes more than {LONGEST_STEP_S:g} s: mind the unit"
+        )
     if speculates(run) or run.draft_length:
         length = length if length is None else min(length, 1.0 + run.draft_length)
     return Row(

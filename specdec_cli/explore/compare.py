@@ -39,6 +39,8 @@ class CompareRow:
     verify_s: float
     draft_s: float
     speedup: float
+    output_gain: float
+    """What rows are ranked by: a GPU's output over that without speculation, with prefill where prompts were given."""
     speedup_low: float
     speedup_high: float
     draft_bytes: float
@@ -126,8 +128,7 @@ def _row(scenario: Scenario, grid: Grid, row: int, batch: int, asked: bool) -> C
     usable = grid.usable[row] & _recommendable(grid, asked)
     if not usable.any():
         return None
-    speedup = np.where(usable, grid.speedup[row], -np.inf)
-    column = int(np.argmax(speedup))
+    column = int(np.argmax(np.where(usable, grid.output_gain[row], -np.inf)))
     memory = scenario.memory
     requests = float(np.ceil(batch / scenario.layout.ranks))
     per_token = memory.kv_per_request / scenario.context
@@ -150,6 +151,7 @@ def _row(scenario: Scenario, grid: Grid, row: int, batch: int, asked: bool) -> C
         verify_s=float(grid.times.verify_s[row, column]),
         draft_s=float(grid.times.draft_s[row, column]),
         speedup=float(grid.speedup[row, column]),
+        output_gain=float(grid.output_gain[row, column]),
         speedup_low=float(grid.speedup_low[row, column]),
         speedup_high=float(grid.speedup_high[row, column]),
         draft_bytes=(memory.draft_weights + requests * memory.draft_kv_per_request) if drafting else 0.0,
@@ -167,7 +169,9 @@ def _recommendable(grid: Grid, asked: bool) -> NDArray[np.bool_]:
 
 def _ranked(rows: list[CompareRow]) -> list[CompareRow]:
     """By batch, fastest first; equal speedups by the smaller memory bill, then by name."""
-    ordered = sorted(rows, key=lambda r: (r.batch, -r.speedup, r.draft_bytes, r.scenario.drafter_name or NO_DRAFTER))
+    ordered = sorted(
+        rows, key=lambda r: (r.batch, -r.output_gain, r.draft_bytes, r.scenario.drafter_name or NO_DRAFTER)
+    )
     ranked: list[CompareRow] = []
     for found in ordered:
         previous = ranked[-1] if ranked and ranked[-1].batch == found.batch else None

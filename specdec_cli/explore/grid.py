@@ -25,6 +25,8 @@ class ServingGrid(msgspec.Struct, frozen=True):
     """TPOT without speculation over TPOT with it, at equal concurrency."""
     throughput: Floats
     """Output tokens/s/GPU."""
+    throughput_gain: Floats
+    """Throughput over that without speculation, at equal concurrency."""
 
 
 class Grid(msgspec.Struct, frozen=True):
@@ -91,6 +93,16 @@ class Grid(msgspec.Struct, frozen=True):
     def user_speed(self) -> Floats:
         """Tokens/s/user, with prefill between the steps where prompts were given."""
         return self.interactivity if self.serving is None else 1.0 / self.serving.tpot_s
+
+    @property
+    def gain(self) -> Floats:
+        """The speedup of a user's speed, with prefill between the steps where prompts were given."""
+        return self.speedup if self.serving is None else self.serving.speedup
+
+    @property
+    def output_gain(self) -> Floats:
+        """A GPU's output over that without speculation at equal batch, likewise: what a choice at a batch goes by."""
+        return self.speedup if self.serving is None else self.serving.throughput_gain
 
     @property
     def throughput(self) -> Floats:
@@ -177,9 +189,11 @@ def _serving(
     found = under_load(draft_lengths, widths, lengths)
     one = np.ones((1, 1))
     plain = under_load(np.zeros((1, 1)), one, one)
+    throughput, plain_throughput = found.decode_batch / found.tpot_s, plain.decode_batch / plain.tpot_s
     return ServingGrid(
         tpot_s=found.tpot_s,
         decode_batch=found.decode_batch,
         speedup=plain.tpot_s / found.tpot_s,
-        throughput=found.decode_batch / found.tpot_s / scenario.layout.gpus,
+        throughput=throughput / scenario.layout.gpus,
+        throughput_gain=throughput / plain_throughput,
     )

@@ -13,7 +13,7 @@ from specdec_cli.explore.guideline_records import Guideline
 from specdec_cli.explore.scenario import DEFAULTS, Note, Options, Question, Scenario, resolve
 from specdec_cli.explore.schedules import ScheduleEntry, best_by_batch, every_batch, schedule
 from specdec_cli.explore.shapes import guidelines_of_chain
-from specdec_cli.explore.sweep import Sweep, evaluate, run_sweep
+from specdec_cli.explore.sweep import Points, Sweep, evaluate, run_sweep
 from specdec_cli.physics.roofline import Floats
 from specdec_cli.profiles.library import Library
 from specdec_cli.units import MS
@@ -262,12 +262,18 @@ def _flips(sweep: Sweep, choice: int, limits: Limits) -> bool:
     """Whether on or off changes inside the band."""
     points = sweep.points
     line = 1.0 + limits.min_gain
+    low, high = _banded_gain(points)
     if points.draft_length[choice]:
-        return bool(points.speedup_low[choice] <= line)
+        return bool(low[choice] <= line)
     if limits.batch is None:
         return False
     rivals = (points.batch == points.batch[choice]) & (points.draft_length > 0)
-    return bool(np.any(points.speedup_high[rivals] > line))
+    return bool(np.any(high[rivals] > line))
+
+
+def _banded_gain(points: Points) -> tuple[Floats, Floats]:
+    """Both ends of the band of the gain: the decode step's relative band, around the gain that decides."""
+    return points.gain * points.speedup_low / points.speedup, points.gain * points.speedup_high / points.speedup
 
 
 def _flip_note(sweep: Sweep, choice: int) -> Note:
@@ -275,17 +281,18 @@ def _flip_note(sweep: Sweep, choice: int) -> Note:
     points = sweep.points
     batch = int(points.batch[choice])
     index = choice
+    low, high = _banded_gain(points)
     if points.draft_length[choice]:
         length = int(points.draft_length[choice])
-        said = f"D = {length} gains {points.speedup[choice]:.2f}x, {points.speedup_low[choice]:.2f}x at the slow end"
+        said = f"D = {length} gains {points.gain[choice]:.2f}x, {low[choice]:.2f}x at the slow end"
     else:
         rivals = np.flatnonzero((points.batch == batch) & (points.draft_length > 0))
-        index = int(rivals[np.argmax(points.speedup_high[rivals])])
+        index = int(rivals[np.argmax(high[rivals])])
         length = int(points.draft_length[index])
-        said = f"off, but D = {length} reaches {points.speedup_high[index]:.2f}x at the fast end"
+        said = f"off, but D = {length} reaches {high[index]:.2f}x at the fast end"
     grid, column = sweep.grids[points.scenario[index]], points.column[index]
     lengths = (grid.acceptance_low[column], grid.acceptance_high[column])
-    slow_end = float(points.speedup[index]) * lengths[0] / grid.acceptance_length[column]
+    slow_end = float(points.gain[index]) * lengths[0] / grid.acceptance_length[column]
     on = bool(points.draft_length[choice])
     if slow_end <= 1.0 if on else lengths[1] > lengths[0]:
         settle = (

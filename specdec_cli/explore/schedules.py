@@ -42,13 +42,14 @@ def best_by_batch(grid: Grid, tie: float, min_gain: float, asked: bool) -> dict[
     allowed = grid.usable & (lengths > 0)[None, :]
     if not asked:
         allowed &= np.array([b != "extrapolated" for b in grid.basis])[None, :]
-    speedup = np.where(allowed, grid.speedup, 0.0)
-    best = speedup.max(axis=1, initial=0.0)
+    worthwhile = allowed & (np.minimum(grid.gain, grid.output_gain) > 1.0 + min_gain)
+    output = np.where(worthwhile, grid.output_gain, 0.0)
+    best = output.max(axis=1, initial=0.0)
     answer: dict[int, tuple[int, tuple[int, ...]]] = {}
     for row, batch in enumerate(grid.scenario.batches):
         if not grid.usable[row].any():
             continue
-        tied = (speedup[row] > 1.0 + min_gain) & (speedup[row] >= best[row] * (1.0 - tie))
+        tied = worthwhile[row] & (output[row] >= best[row] * (1.0 - tie))
         plateau = tuple(int(d) for d in lengths[tied])
         answer[batch] = (plateau[0] if plateau else 0, plateau)
     return answer

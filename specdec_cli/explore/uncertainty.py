@@ -45,7 +45,7 @@ class TimeBand:
 
 @dataclass(frozen=True, slots=True)
 class CalibratedBand(TimeBand):
-    """The band of a calibrated model: narrow where it was measured, the profiles' own beyond."""
+    """The band of a calibrated model: narrow where it was measured, no less than the profiles' own beyond."""
 
     inside: float = 0.0
     batches: tuple[float, float] = (0.0, 0.0)
@@ -71,7 +71,7 @@ class CalibratedBand(TimeBand):
 
     def over(self, batches: Floats, draft_lengths: Floats) -> Floats:
         """The half-width over a grid."""
-        return np.where(self.holds(batches, draft_lengths), self.inside, self.relative)
+        return np.where(self.holds(batches, draft_lengths), self.inside, max(self.relative, self.inside))
 
 
 def time_band(hardware: Hardware, engine: Engine, model: Model) -> TimeBand:

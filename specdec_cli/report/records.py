@@ -317,7 +317,7 @@ def _runner_up(found: Recommendation, others: Sequence[common.SweptPoint]) -> an
     if found.choice is None or not others:
         return None
     by_interactivity = found.limits.min_throughput is not None
-    objective = found.sweep.points.interactivity if by_interactivity else found.sweep.points.throughput
+    objective = found.sweep.points.user_speed if by_interactivity else found.sweep.points.gpu_output
     margin = float(objective[found.choice]) / float(objective[found.alternatives[0]]) - 1.0
     return {
         "drafter": others[0]["drafter"],

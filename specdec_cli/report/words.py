@@ -320,6 +320,8 @@ def runner_up_sentence(record: Record) -> str | None:
     margin = second["margin"]
     side = "behind" if margin >= 0 else "ahead"
     tie = ", within the tie: the shorter draft is taken" if second["within_tie"] and margin < 0 else ""
+    if margin < 0 and record["choice"] is not None and not record["choice"]["draft_length"]:
+        tie = f", less than the {percent(record['inputs']['min_gain']['value'])} that drafting must gain"
     return f"{what}, {percent(abs(margin))} {side} in {second['maximised']}{tie}"
 
 
