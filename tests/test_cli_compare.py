@@ -208,3 +208,15 @@ def test_draft_model_against_eagle3_on_b200(specdec: Runner) -> None:
     assert [row["mechanism"] for row in rows] == ["eagle3", "draft_model"]
     gap = rows[0]["speedup"] / rows[1]["speedup"] - 1
     assert 0.5 < gap / (1.90 / 1.60 - 1) < 1.5
+
+
+def test_drafters_measured_on_different_data_are_not_ranked_in_silence(specdec: Runner) -> None:
+    def told(model: str, drafters: str) -> list[str]:
+        answer = specdec.raw("compare", "--model", model, "--drafter", drafters, "--batches", "1", "--format", "json")
+        assert answer.code == 0, answer.err
+        return [w["message"] for w in answer.data["warnings"] if w["code"] == "different_data_sets"]
+
+    (message,) = told("qwen3-8b", "qwen3-8b-eagle3,qwen3-8b-dflash-b8")
+    assert "qwen3-8b-eagle3" in message
+    assert "qwen3-8b-dflash-b8" in message
+    assert not told("qwen3-8b", "qwen3-8b-dflash-b8,qwen3-8b-dspark")  # both on MT-Bench

@@ -449,9 +449,9 @@ def test_sentences_of_a_choice(recommended: dict[str, Any]) -> None:
     said = answer_sentence({**recommended, "choice": off, "off_because": "no draft length gains more than 2 %"})
     assert said == "At batch 4: speculation off (no draft length gains more than 2 %)."
     without = {**recommended, "choice": None, "pays_from_batch": 2, "pays_to_batch": 64}
-    assert answer_sentence(without) == "Speculation pays from batch 2 to 64 of those swept."
+    assert answer_sentence(without) == "Speculation pays from batch 2 to 64."
     never = {**without, "pays_from_batch": None, "pays_to_batch": None}
-    assert answer_sentence(never) == "Speculation does not pay at any batch swept."
+    assert answer_sentence(never) == f"Speculation does not pay at any batch up to {recommended['swept_batches'][1]}."
 
 
 def test_runner_up_in_words(recommended: dict[str, Any]) -> None:

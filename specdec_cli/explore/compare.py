@@ -91,7 +91,23 @@ def run_compare(library: Library, options: Options) -> Comparison:
     if not rows:
         raise InfeasibleError("no drafter is feasible at any of the batches: try fewer --batches or more --gpus")
     shapes = dict.fromkeys(note for scenario in question.scenarios for note in shape_notes(scenario))
-    return Comparison(question, tuple(_ranked(rows)), question.notes + tuple(shapes) + tuple(refused))
+    notes = (*question.notes, *_different_data(question), *shapes, *refused)
+    return Comparison(question, tuple(_ranked(rows)), notes)
+
+
+def _different_data(question: Question) -> list[Note]:
+    """Acceptance of different drafters can only be compared as far as it was measured on the same data."""
+    by_data: dict[str, list[str]] = {}
+    for scenario in question.scenarios:
+        profile = scenario.acceptance_profile
+        if profile is not None and scenario.drafter_name is not None:
+            names = by_data.setdefault(profile.data_set, [])
+            if scenario.drafter_name not in names:
+                names.append(scenario.drafter_name)
+    if len(by_data) < 2:
+        return []
+    said = "; ".join(f"{data}: {', '.join(names)}" for data, names in by_data.items())
+    return [Note("different_data_sets", f"acceptance was measured on different data, which ranks data too ({said})")]
 
 
 def _measured_drafters(library: Library, options: Options) -> str:

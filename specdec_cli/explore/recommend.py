@@ -11,7 +11,7 @@ from specdec_cli.errors import InfeasibleError, UsageError
 from specdec_cli.explore.guideline_inputs import work_out_guidelines
 from specdec_cli.explore.guideline_records import Guideline
 from specdec_cli.explore.scenario import DEFAULTS, Note, Options, Question, Scenario, resolve
-from specdec_cli.explore.schedules import ScheduleEntry, best_by_batch, every_batch, schedule
+from specdec_cli.explore.schedules import ScheduleEntry, every_batch, schedule
 from specdec_cli.explore.shapes import guidelines_of_chain
 from specdec_cli.explore.sweep import Points, Sweep, evaluate, run_sweep
 from specdec_cli.physics.roofline import Floats
@@ -126,8 +126,8 @@ def run_recommend(library: Library, options: Options, limits: Limits) -> Recomme
     else:
         choice, plateau, alternatives, guidelines = None, (), (), ()
         scenario = _schedule_scenario(question)
-    grid = next(grid for grid in sweep.grids if grid.scenario is scenario)
-    pays = [b for b, (length, _) in best_by_batch(grid, limits.tie, limits.min_gain, asked).items() if length]
+    entries = schedule(scenario, limits.tie, limits.min_gain, asked)
+    drafting = [entry for entry in entries if entry.draft_length]
     return Recommendation(
         sweep=sweep,
         limits=limits,
@@ -136,9 +136,9 @@ def run_recommend(library: Library, options: Options, limits: Limits) -> Recomme
         plateau=plateau,
         alternatives=alternatives,
         guidelines=tuple(guidelines),
-        pays_from_batch=min(pays, default=None),
-        pays_to_batch=max(pays, default=None),
-        schedule=schedule(scenario, limits.tie, limits.min_gain, asked),
+        pays_from_batch=drafting[0].batch_from if drafting else None,
+        pays_to_batch=drafting[-1].batch_to if drafting else None,
+        schedule=entries,
         scenario=scenario,
         users=_users(scenario, int(sweep.points.draft_length[choice]), limits) if choice is not None else None,
         notes=tuple(notes),

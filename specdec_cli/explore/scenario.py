@@ -383,5 +383,5 @@ def _remember(
     if engine.fitted_sweeps < 3:
         found.note(
             "engine_few_sweeps",
-            f"the overheads of {engine.name} rest on {engine.fitted_sweeps} published sweeps; bands are wider",
+            f"the overheads of {engine.name} rest on few published sweeps ({engine.fitted_sweeps}); bands are wider",
         )

@@ -145,12 +145,12 @@ def plan_record(
 
 
 def _signed(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:+.1f} %"
+    return "-" if value is None else f"{100 * value:+.1f} %".replace("-0.0 %", "0.0 %").replace("+0.0 %", "0.0 %")
 
 
 def _row_grid(rows: Sequence[Record]) -> Grid:
     columns = [
-        Column("batch", lambda r: number(r["batch"], 3)),
+        Column("batch", lambda r: f"{r['batch']:.6g}"),
         Column("D", lambda r: str(r["draft_length"])),
         Column("AL", lambda r: "-" if r["acceptance_length"] is None else f"{r['acceptance_length']:.2f}"),
         Column("measured ms", lambda r: number(r["step_ms"])),
@@ -211,7 +211,7 @@ def _closing(record: Record) -> list[str]:
     if split is not None:
         word = "plain step" if split["measured"] else "plain step (calibrated, none was measured)"
         lines.append(
-            f"{word} at batch {number(split['batch'], 3)}: {number(split['step_ms'], 3)} ms, {split['over_ideal']:.1f}x"
+            f"{word} at batch {split['batch']:.6g}: {number(split['step_ms'], 3)} ms, {split['over_ideal']:.1f}x"
             f" the {number(split['ideal_ms'], 3)} ms that weights and cache need at the datasheet's bandwidth; the "
             f"profiles expect {number(split['prior_ms'], 3)} ms"
         )

@@ -202,7 +202,7 @@ class RecommendAnswer(UsersServed, ByContext):
     alternatives: list[SweptPoint]
     guidelines: list[Guideline]
     pays_from_batch: Count | None
-    """Smallest swept batch where speculation pays; null: at none."""
+    """Smallest batch of the schedule where speculation pays; null: at none."""
     pays_to_batch: Count | None
     schedule: list[ScheduleRange]
     engine_settings: EngineSettings

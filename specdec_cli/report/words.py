@@ -176,8 +176,8 @@ def answer_sentence(record: Record) -> str:
     choice, inputs = record["choice"], record["inputs"]
     if choice is None:
         if record["pays_from_batch"] is None:
-            return "Speculation does not pay at any batch swept."
-        return f"Speculation pays from batch {record['pays_from_batch']} to {record['pays_to_batch']} of those swept."
+            return f"Speculation does not pay at any batch up to {record['swept_batches'][1]}."
+        return f"Speculation pays from batch {record['pays_from_batch']} to {record['pays_to_batch']}."
     serving = "serving_speedup" in choice
     at = f"At {'concurrency' if serving else 'batch'} {choice['batch']}"
     where = [str(choice[key]) for key in ("hardware",) if len(inputs[key]["value"]) > 1]
@@ -273,9 +273,11 @@ def cost_sentence(choice: Record) -> str | None:
 def schedule_sentence(record: Record) -> str:
     """Why the schedule may hold another draft length than the choice at the same batch."""
     tie = percent(record["inputs"]["tie"]["value"])
+    last, asked = record["schedule"][-1]["batch_to"], record["swept_batches"][1]
+    end = f" From batch {last + 1} on not even plain decoding fits in memory." if last < asked else ""
     return (
         f"A range keeps its D while that stays within the tie ({tie}) of the best; at a single batch the choice may be "
-        "another of the equally good."
+        f"another of the equally good.{end}"
     )
 
 
@@ -327,10 +329,10 @@ def runner_up_sentence(record: Record) -> str | None:
 
 def pays_sentence(record: Record) -> str:
     """Between which batches it pays."""
-    first, last = record["swept_batches"]
+    last = record["swept_batches"][1]
     if record["pays_from_batch"] is None:
-        return f"at no batch swept ({first} to {last})"
-    return f"from batch {record['pays_from_batch']} to {record['pays_to_batch']} (swept: {first} to {last})"
+        return f"at no batch up to {last}"
+    return f"from batch {record['pays_from_batch']} to {record['pays_to_batch']} (of 1 to {last})"
 
 
 def step_sentence(split: Record, point: Record) -> str:
