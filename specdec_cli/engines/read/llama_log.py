@@ -39,6 +39,7 @@ _COUNTS = {
     name: re.compile(rb"#%s\s*=\s*(\d{1,15})(?!\d)" % name.encode())
     for name in ("gen drafts", "gen tokens", "acc tokens")
 }
+_ACCEPTED = _COUNTS["acc tokens"]  # the last of the counts in a line: where it is whole, so are the others
 _DURATION = re.compile(rb"dur\(b,g,a\)\s*=\s*[\d.]+,\s*(\d{1,15}(?:\.\d*)?),\s*(\d{1,15}(?:\.\d*)?)(?!\d)")
 
 
@@ -52,6 +53,8 @@ class _State:
     answer: tuple[float, int, int] | None = None
     """ms, tokens, line of the eval time that no draft line has followed yet."""
     slots: set[bytes] = field(default_factory=set)
+    last_totals: dict[bytes, Hit] = field(default_factory=dict)
+    """The last `statistics` line of each name that holds counts: they count since the start."""
     totals: dict[str, dict[str, float]] = field(default_factory=dict)
     total_rates: tuple[float, ...] | None = None
     total_line: int = 0
@@ -76,6 +79,8 @@ def read_llama_log(source: Source) -> RunFile:
     for hit in source.hits(MARKERS):
         _take(state, hit)
     _plain(state)
+    for hit in sorted(state.last_totals.values()):
+        _statistics(state, hit)
     runs = _runs(state)
     if source.longest_passed_over:
         state.tally.add(LONG_LINES, count=source.longest_passed_over)
@@ -96,11 +101,13 @@ def read_llama_log(source: Source) -> RunFile:
 
 def _take(state: _State, hit: Hit) -> None:
     marker = MARKERS[hit.marker]
-    slot = _SLOT.search(hit.lead + hit.text)
-    if slot is not None:
-        state.slots.add(slot.group(1))
+    if b"task" in hit.lead:
+        slot = _SLOT.search(hit.lead)
+        if slot is not None:
+            state.slots.add(slot.group(1))
     if marker is STATISTICS:
-        _statistics(state, hit)
+        if hit.text.count(b"#gen drafts") and hit.text.count(b"#gen tokens") and _ACCEPTED.search(hit.text):
+            state.last_totals[hit.text.split(b":", 1)[0]] = hit
     elif marker is DRAFT:
         _draft(state, hit)
     elif marker is FORCED:
