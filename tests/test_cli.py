@@ -560,6 +560,14 @@ def test_an_engines_own_file_in_a_profiles_place_names_the_command_that_reads_it
     assert f"specdec {command} server.log -o mine.yaml" in answer.err
 
 
+@pytest.mark.parametrize("option", ["--hardware", "--model", "--drafter", "--engine", "--acceptance", "--calibration"])
+@pytest.mark.parametrize("name", ["a" * 300, "a" * 5000, "no\0name"], ids=["long", "longer", "null"])
+def test_a_name_that_no_file_can_have_is_unknown(specdec: Runner, option: str, name: str) -> None:
+    answer = specdec.raw("recommend", "--batch", "4", option, name)
+    assert answer.code in (2, 3)
+    assert "unknown" in answer.err or "no drafter" in answer.err
+
+
 def test_emit_goes_to_a_file_too(specdec: Runner, tmp_path: Path) -> None:
     answer = specdec("recommend", "--batch", "4", "--emit", "tensorrt-llm", output=str(tmp_path / "spec.yaml"))
     assert (answer.code, answer.out) == (0, "")

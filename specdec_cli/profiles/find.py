@@ -225,11 +225,10 @@ class Finder:
         for other in KIND_FOLDERS:
             if other != kind and name in self._index(other):
                 return ProfileError(f"`{name}` is no {kind} profile but a profile of kind {other}", hint=listing)
-        if kind in _MADE_FROM_FILES and Path(name).is_file():
-            command = _MADE_FROM_FILES[kind]
-            return ProfileError(
-                f"{name} is no {kind} profile", hint=f"`specdec {command} {name} -o mine.yaml` makes one"
-            )
+        command = _MADE_FROM_FILES.get(kind)
+        if command is not None and os.path.isfile(name):  # noqa: PTH113  (Path.is_file raises for a name too long)
+            hint = f"`specdec {command} {name} -o mine.yaml` makes one"
+            return ProfileError(f"{name} is no {kind} profile", hint=hint)
         known = self.names(kind)
         word = name.rsplit("/", 1)[-1]
         close = nearest(word, known) or [one for one in known if word.casefold() in one.casefold()][:3]
