@@ -15,8 +15,9 @@ from specdec_cli.profiles.measured_run import Finding, MeasuredRun, RunFile, as_
 
 FEWEST_WIDTHS = 2
 SAME_BATCH = 0.05
-LONGEST_STEP_S = 1000.0
 """Batches that differ by less are one (a mean over a run is not a whole number)."""
+LONGEST_STEP_S = 1000.0
+"""Five thousand times the longest step of `profiles/measurements`: what lies past it is in another unit."""
 FASTER = 0.99
 """A step with drafts below this share of the plain one cannot be."""
 
