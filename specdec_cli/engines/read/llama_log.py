@@ -35,11 +35,8 @@ _RATES = re.compile(
 )
 _SLOT = re.compile(rb"id\s+(\d+)\s*\|\s*task")
 _TOTAL = re.compile(rb"statistics\s+([\w-]+):")
-_COUNTS = {
-    name: re.compile(rb"#%s\s*=\s*(\d{1,15})(?!\d)" % name.encode())
-    for name in ("gen drafts", "gen tokens", "acc tokens")
-}
-_ACCEPTED = _COUNTS["acc tokens"]  # the last of the counts in a line: where it is whole, so are the others
+_COUNTED = ("gen drafts", "gen tokens", "acc tokens")
+_COUNTS = re.compile(rb".*?".join(rb"#%s\s*=\s*(\d{1,15})(?!\d)" % name.encode() for name in _COUNTED))
 _DURATION = re.compile(rb"dur\(b,g,a\)\s*=\s*[\d.]+,\s*(\d{1,15}(?:\.\d*)?),\s*(\d{1,15}(?:\.\d*)?)(?!\d)")
 
 
@@ -53,8 +50,6 @@ class _State:
     answer: tuple[float, int, int] | None = None
     """ms, tokens, line of the eval time that no draft line has followed yet."""
     slots: set[bytes] = field(default_factory=set)
-    last_totals: dict[bytes, Hit] = field(default_factory=dict)
-    """The last `statistics` line of each name that holds counts: they count since the start."""
     totals: dict[str, dict[str, float]] = field(default_factory=dict)
     total_rates: tuple[float, ...] | None = None
     total_line: int = 0
@@ -79,8 +74,6 @@ def read_llama_log(source: Source) -> RunFile:
     for hit in source.hits(MARKERS):
         _take(state, hit)
     _plain(state)
-    for hit in sorted(state.last_totals.values()):
-        _statistics(state, hit)
     runs = _runs(state)
     if source.longest_passed_over:
         state.tally.add(LONG_LINES, count=source.longest_passed_over)
@@ -101,13 +94,11 @@ def read_llama_log(source: Source) -> RunFile:
 
 def _take(state: _State, hit: Hit) -> None:
     marker = MARKERS[hit.marker]
-    if b"task" in hit.lead:
-        slot = _SLOT.search(hit.lead)
-        if slot is not None:
-            state.slots.add(slot.group(1))
+    slot = _SLOT.search(hit.lead)  # before the marker: after it stand figures alone
+    if slot is not None:
+        state.slots.add(slot.group(1))
     if marker is STATISTICS:
-        if hit.text.count(b"#gen drafts") and hit.text.count(b"#gen tokens") and _ACCEPTED.search(hit.text):
-            state.last_totals[hit.text.split(b":", 1)[0]] = hit
+        _statistics(state, hit)
     elif marker is DRAFT:
         _draft(state, hit)
     elif marker is FORCED:
@@ -210,10 +201,10 @@ def _rates(text: bytes) -> tuple[float, ...] | None:
 
 def _statistics(state: _State, hit: Hit) -> None:
     name = _TOTAL.match(hit.text)
-    counts = {key: pattern.search(hit.text) for key, pattern in _COUNTS.items()}
-    if name is None or any(found is None for found in counts.values()):
+    counts = _COUNTS.search(hit.text)
+    if name is None or counts is None:
         return
-    values = {key: float(found.group(1)) for key, found in counts.items() if found is not None}
+    values = dict(zip(_COUNTED, map(float, counts.groups()), strict=True))
     duration = _DURATION.search(hit.text)
     if duration is not None:
         values["draft_ms"] = float(duration.group(1))
