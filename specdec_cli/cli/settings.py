@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from specdec_cli.cli.output import Destination, note_warnings
 from specdec_cli.engines.settings import FAMILIES, ScheduleRange, Setting, settings_for
 from specdec_cli.errors import InfeasibleError, UsageError, did_you_mean
-from specdec_cli.profiles.schema import MoeFfn
 
 if TYPE_CHECKING:
     from specdec_cli.explore.recommend import Recommendation
@@ -124,7 +123,7 @@ def _not_pasted(found: Recommendation) -> list[tuple[str, str]]:
 
 def expert_groups(scenario: Scenario) -> int:
     """--ep where the model has experts to divide, else 1."""
-    return scenario.layout.ep if any(isinstance(ffn, MoeFfn) for ffn in scenario.model.ffn.values()) else 1
+    return scenario.layout.ep if scenario.model.has_experts else 1
 
 
 def _unnamed(scenario: Scenario, model: str | None) -> list[tuple[str, str]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from specdec_cli.explore.question import Resolver
 from specdec_cli.physics.layers import Layout
-from specdec_cli.profiles.schema import GatedDelta, Model, MoeFfn
+from specdec_cli.profiles.schema import GatedDelta, Model
 
 
 def check_layout(found: Resolver, model: Model, layout: Layout) -> None:
     """Note what engines refuse, and what changes nothing."""
-    if layout.ep > 1 and not any(isinstance(ffn, MoeFfn) for ffn in model.ffn.values()):
+    if layout.ep > 1 and not model.has_experts:
         found.note("ep_without_experts", f"{model.name} has no experts, so --ep {layout.ep} changes nothing")
     for spec in model.attention.values():
         heads = spec.value_heads if isinstance(spec, GatedDelta) else spec.heads

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from specdec_cli.physics.roofline import Floats
-from specdec_cli.profiles.schema import Engine, Hardware, Model, MoeFfn
+from specdec_cli.profiles.schema import Engine, Hardware, Model
 
 # Relative half-widths of step / T_target. Kernel figures fitted to measured tables reproduce rho = AL / speedup of
 # published sweeps within 4 to 8 % (median); chips without tables take their kernels from a neighbour, whose own
@@ -77,7 +77,7 @@ class CalibratedBand(TimeBand):
 def time_band(hardware: Hardware, engine: Engine, model: Model) -> TimeBand:
     """The band for this kind of hardware, engine and model."""
     relative = FITTED_CHIP if hardware.fitted else OTHER_CHIP
-    if any(isinstance(ffn, MoeFfn) for ffn in model.ffn.values()):
+    if model.has_experts:
         relative += MIXTURE
     if engine.fitted_sweeps < ENOUGH_SWEEPS:
         relative += FEW_SWEEPS

@@ -23,7 +23,7 @@ from specdec_cli.physics.serving import serving_step_model, serving_times
 from specdec_cli.physics.step import StepModel, pass_cost
 from specdec_cli.profiles.library import Library
 from specdec_cli.profiles.measurement import MeasuredPoint, Measurement, Setup, Tier
-from specdec_cli.profiles.schema import GatedDelta, Mamba2, Model, MoeFfn
+from specdec_cli.profiles.schema import GatedDelta, Mamba2, Model
 from specdec_cli.units import MS
 
 Quantity = Literal["base_step", "verify", "draft", "step", "verify_ratio", "rho", "speedup", "serving_speedup"]
@@ -168,7 +168,7 @@ def _setup(library: Library, source: Measurement, setup: Setup) -> list[PointRes
             verify_width=_width(point),
             context=_context(setup, point),
             acceptance_length=point.acceptance_length,
-            moe=is_moe(model),
+            moe=model.has_experts,
             hybrid=is_hybrid(model),
             data_centre=not scenario.hardware.name.startswith(NOT_DATA_CENTRE),
             assumed=bool(setup.assumptions),
@@ -198,11 +198,6 @@ def is_fitted_on(source: Measurement, setup: Setup, scenario: Scenario) -> bool:
         if one and (one[1] is None or f"{source.name} (setup {setup.id})" in named):
             return True
     return False
-
-
-def is_moe(model: Model) -> bool:
-    """Whether any layer is a mixture of experts."""
-    return any(isinstance(ffn, MoeFfn) for ffn in model.ffn.values())
 
 
 def is_hybrid(model: Model) -> bool:

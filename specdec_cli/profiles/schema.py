@@ -408,6 +408,11 @@ class Model(Profile, frozen=True, kw_only=True, tag_field="kind", tag="model"):
     assumptions: list[str] = []
     """What the importer had to assume."""
 
+    @property
+    def has_experts(self) -> bool:
+        """Whether any layer is a mixture of experts."""
+        return any(isinstance(ffn, MoeFfn) for ffn in self.ffn.values())
+
 
 # ----------------------------------------------------------------------------------------------- drafters
 
