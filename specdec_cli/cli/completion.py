@@ -38,13 +38,18 @@ def _typer(command: Any, instruction: str) -> int:
     return shell_complete(command, {}, "specdec", VARIABLE, instruction)
 
 
-def words(*known: str) -> Offer:
-    """One of these words."""
+def looked_up(known: Callable[[], Iterable[str]]) -> Offer:
+    """One of the words that `known` gives, which is asked at the Tab alone."""
 
     def offer(ctx: typer.Context, incomplete: str) -> list[str]:
-        return [word for word in known if word.startswith(incomplete)]
+        return [word for word in known() if word.startswith(incomplete)]
 
     return offer
+
+
+def words(*known: str) -> Offer:
+    """One of these words."""
+    return looked_up(lambda: known)
 
 
 def names(*kinds: str, more: Iterable[str] = ()) -> Offer:
@@ -78,50 +83,57 @@ def files(ctx: typer.Context, incomplete: str) -> list[str]:
     return []
 
 
-def kinds(ctx: typer.Context, incomplete: str) -> list[str]:
+@looked_up
+def kinds() -> Iterable[str]:
     """The kinds of profiles."""
     from specdec_cli.profiles.kinds import KINDS
 
-    return [name for name in KINDS if name.startswith(incomplete)]
+    return KINDS
 
 
-def emitted(ctx: typer.Context, incomplete: str) -> list[str]:
+@looked_up
+def emitted() -> Iterable[str]:
     """What --emit takes."""
     from specdec_cli.engines.settings import FAMILIES
 
-    return [name for name in FAMILIES if name.startswith(incomplete)]
+    return FAMILIES
 
 
-def run_formats(ctx: typer.Context, incomplete: str) -> list[str]:
+@looked_up
+def run_formats() -> Iterable[str]:
     """What --from takes."""
     from specdec_cli.engines.read.detect import FORMATS
 
-    return [name for name in FORMATS if name.startswith(incomplete)]
+    return FORMATS
 
 
-def answers(ctx: typer.Context, incomplete: str) -> list[str]:
+@looked_up
+def answers() -> Iterable[str]:
     """The answers that have a JSON Schema."""
     from specdec_cli.report.contract import ANSWERS
 
-    return [answer.name for answer in ANSWERS if answer.name.startswith(incomplete)]
+    return [answer.name for answer in ANSWERS]
 
 
-def mechanisms(ctx: typer.Context, incomplete: str) -> list[str]:
+@looked_up
+def mechanisms() -> Iterable[str]:
     """What --mechanism takes."""
     from specdec_cli.profiles.schema import Mechanism
 
-    return [name for name in get_args(Mechanism) if name.startswith(incomplete)]
+    return get_args(Mechanism)
 
 
-def weight_dtypes(ctx: typer.Context, incomplete: str) -> list[str]:
+@looked_up
+def weight_dtypes() -> Iterable[str]:
     """What --weight-dtype takes."""
     from specdec_cli.profiles.schema import WeightDtype
 
-    return [name for name in get_args(WeightDtype) if name.startswith(incomplete)]
+    return get_args(WeightDtype)
 
 
-def kv_dtypes(ctx: typer.Context, incomplete: str) -> list[str]:
+@looked_up
+def kv_dtypes() -> Iterable[str]:
     """What --kv-dtype takes."""
     from specdec_cli.profiles.schema import KvDtype
 
-    return [name for name in get_args(KvDtype) if name.startswith(incomplete)]
+    return get_args(KvDtype)
