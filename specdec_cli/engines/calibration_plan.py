@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from specdec_cli.engines.settings import FAMILIES, settings_for
+from specdec_cli.engines.tensorrt_llm import server_gpus
 from specdec_cli.errors import UsageError, did_you_mean
 
 PROMPTS = "prompts.jsonl"
@@ -159,7 +160,7 @@ def _sglang(request: PlanRequest, text: str, length: int, accepted: float) -> Co
 def _tensorrt_llm(request: PlanRequest, text: str, length: int, accepted: float) -> Commands:
     result, config = f"trtllm-{_name(length)}.json", f"trtllm-{_name(length)}.yaml"
     body = "\n".join(line for line in text.splitlines() if not line.startswith("# trtllm-serve"))
-    gpus = re.findall(r"--tp_size (\d+)", text)[0]
+    gpus = server_gpus(request.tp, request.data_parallel)
     server = f"cat > {config} <<'EOF'\n{body.rstrip()}\nEOF"
     client = (
         f"trtllm-bench --model {request.target_id} throughput --dataset {PROMPTS} --tp {gpus} "

@@ -192,12 +192,17 @@ def _setting(request: Request, config: dict[str, Any] | None, version: str, warn
     return Setting(ENGINE, version, f"{ENGINE}: {what}", text, data, {FILE: text}, warnings)
 
 
+def server_gpus(tp: int, data_parallel: int) -> int:
+    """GPUs of one server: attention data parallelism is over all of them or none."""
+    return data_parallel if tp == 1 else tp
+
+
 def _server(request: Request, warnings: Warnings) -> tuple[dict[str, Any], int]:
     """What the figures were computed with beside the draft, and the GPUs of one server."""
     found: dict[str, Any] = {}
-    gpus = request.tp
-    if request.data_parallel > 1 and request.tp == 1:  # attention data parallelism is over all GPUs or none
-        gpus, found["enable_attention_dp"] = request.gpus, True
+    gpus = server_gpus(request.tp, request.data_parallel)
+    if request.data_parallel > 1 and gpus == request.gpus:
+        found["enable_attention_dp"] = True
     elif request.data_parallel > 1:
         warnings.append(
             (
