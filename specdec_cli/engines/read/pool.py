@@ -17,6 +17,10 @@ MOST_RUNS = 10_000
 """Of a file. Thousands of settings are no measurement but a log taken for one, and would be fitted for minutes."""
 
 
+FEW = 3
+"""Distinct AL that are kept, to tell a forced acceptance, which has one."""
+
+
 class WindowPool:
     """Sums over the windows of one (batch, draft length)."""
 

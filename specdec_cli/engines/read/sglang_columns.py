@@ -23,13 +23,12 @@ from specdec_cli.engines.read.columns import (
     numbered,
     numbers_in,
 )
-from specdec_cli.engines.read.pool import Tally, WindowPool
+from specdec_cli.engines.read.pool import FEW, Tally, WindowPool
 from specdec_cli.errors import ProfileError
 
 DECODE, PREFILL = b"Decode batch", b"Prefill batch"
 DECODE_LOG_INTERVAL = 40
 """Steps between two lines unless --decode-log-interval says otherwise (sglang/srt/server_args.py)."""
-FEW = 3
 LONGEST_DECODE = 400  # bytes
 
 # The punctuation of 2025 and 2026; versions differ in what stands between the tokens and the acceptance, and after it.
@@ -57,7 +56,7 @@ _BOTH = tuple(
     for rate in (rb"accept rate: [\d.]+, ", b"")
     for graph, words in ((1, b"cuda graph: True, "), (0, b"cuda graph: False, "), (-1, b""))
 )
-_PREFILL = re.compile(rb"Prefill batch(?:[^\n]*?#new-token: (\d{1,15})[^\n]*?#cached-token: (\d{1,15}))?")
+PREFILL_LINE = re.compile(rb"Prefill batch(?:[^\n]*?#new-token: (\d{1,15})[^\n]*?#cached-token: (\d{1,15}))?")
 _GRAPHS = {None: -1, b"False": 0, b"True": 1}
 RANK = re.compile(rb" DP(\d+)")
 
@@ -98,7 +97,7 @@ def fold_usual(state: State, block: bytes, first_line: int) -> bool:
     if decoding is None:
         return False
     at, numbers, speculates, graphs = decoding
-    prefills = list(_PREFILL.finditer(block)) if PREFILL in block else []
+    prefills = list(PREFILL_LINE.finditer(block)) if PREFILL in block else []
     if not len(at) and not prefills:
         return True
     for match in prefills:

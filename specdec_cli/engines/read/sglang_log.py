@@ -19,6 +19,7 @@ from specdec_cli.engines.read.sglang_columns import (
     DECODE,
     DECODE_LOG_INTERVAL,
     PREFILL,
+    PREFILL_LINE,
     RANK,
     State,
     fold,
@@ -42,7 +43,6 @@ _FIELDS = tuple(
         rb"gen throughput \(token/s\): (\d{1,15}(?:\.\d*)?)(?!\d)",
     )
 )
-_PREFILL = re.compile(rb"#new-token: (\d{1,15})[^\n]*?#cached-token: (\d{1,15})")
 UNUSUAL_BYTES = 64 << 10
 """Of a block with an unusual line: what goes line by line with it."""
 
@@ -105,8 +105,8 @@ def _rank(hit: Hit) -> bytes:
 
 
 def _prefill(state: State, hit: Hit) -> None:
-    found = _PREFILL.search(hit.text)
-    if found is not None:
+    found = PREFILL_LINE.match(hit.text)
+    if found is not None and found[1] is not None:
         state.new_tokens += int(found.group(1))
         state.cached_tokens += int(found.group(2))
     state.prefilled.add(_rank(hit))

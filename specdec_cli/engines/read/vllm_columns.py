@@ -24,11 +24,19 @@ from specdec_cli.engines.read.columns import (
     numbered,
     numbers_in,
 )
-from specdec_cli.engines.read.pool import WindowPool
+from specdec_cli.engines.read.pool import FEW, WindowPool
 from specdec_cli.engines.read.vllm_lines import LOAD, SPEC, USUAL_LOAD, USUAL_SPECS
-from specdec_cli.engines.read.vllm_windows import FEW, PREFILL_SHARE, Load, State, above, adds_up_within
+from specdec_cli.engines.read.vllm_windows import (
+    ENGINES,
+    LENGTH_ROUNDED,
+    PREFILL_SHARE,
+    Load,
+    State,
+    above,
+    adds_up_within,
+    told_within,
+)
 
-_ENGINES = re.compile(rb"(\d+) Engines Aggregated")
 _PROCESS = re.compile(rb"(pid=[^)\n]*)\)")
 _AGGREGATED = b"Engines Aggregated"
 _RANK = b" DP"
@@ -142,7 +150,7 @@ def _shares(block: bytes, lines: Lines, at: Ints) -> Floats:
     if _AGGREGATED not in block:
         return np.ones(len(at))
     leads = (block[begin:end] for begin, end in zip(lines.begins(at).tolist(), at.tolist(), strict=True))
-    engines = (_ENGINES.search(lead) for lead in leads)
+    engines = (ENGINES.search(lead) for lead in leads)
     return np.array([1.0 / (float(found[1]) or 1.0) if found else 1.0 for found in engines])
 
 
@@ -209,7 +217,7 @@ def _sound(state: State, windows: _Windows, longest: int) -> _Windows:
     if idle.any():
         state.tally.add("idle windows", int(windows.line[idle][0]), int(idle.sum()))
         windows = windows.only(~idle)
-    high = np.flatnonzero(windows.length > 1 + longest + 0.005)
+    high = np.flatnonzero(windows.length > 1 + longest + LENGTH_ROUNDED)
     if len(high):
         raise above(state, float(windows.length[high[0]]), longest, int(windows.line[high[0]]))
     total = np.zeros(len(windows.line))
@@ -224,7 +232,7 @@ def _sound(state: State, windows: _Windows, longest: int) -> _Windows:
     told = (more > 0) & (windows.accepted > 0)
     n, safe = windows.n.copy(), np.where(told, more, 1.0)
     counted = windows.accepted / safe
-    told &= np.abs(counted - n) > n * (0.006 / safe + 0.001)
+    told &= np.abs(counted - n) > told_within(n, safe)
     n[told] = counted[told]
     return windows._replace(n=n)
 

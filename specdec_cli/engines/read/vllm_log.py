@@ -13,7 +13,17 @@ from specdec_cli.engines.read.pool import process_of, run_from
 from specdec_cli.engines.read.source import LONG_LINES, Hit, Source, hits_in, pieces
 from specdec_cli.engines.read.vllm_columns import fold_usual
 from specdec_cli.engines.read.vllm_lines import LEGACY, LOAD, SPEC, legacy_line, load_line, spec_line
-from specdec_cli.engines.read.vllm_windows import Load, State, above, adds_up_within, plain_window, window
+from specdec_cli.engines.read.vllm_windows import (
+    ENGINES,
+    LENGTH_ROUNDED,
+    Load,
+    State,
+    above,
+    adds_up_within,
+    plain_window,
+    told_within,
+    window,
+)
 from specdec_cli.errors import ProfileError
 from specdec_cli.profiles.measured_run import Finding, MeasuredRun, RunFile
 
@@ -21,7 +31,6 @@ FORMAT = "vllm-log"
 SYNTHETIC, PREFIX_V0 = b"synthetic_acceptance", b"Prefix cache hit rate: GPU:"
 MARKERS = (SPEC, LOAD, LEGACY, SYNTHETIC, PREFIX_V0)
 
-_ENGINES = re.compile(rb"(\d+) Engines Aggregated")
 PIECE_BYTES = 1 << 20
 """What is taken together: the arrays of a larger piece outgrow the processor's cache."""
 UNUSUAL_BYTES = 64 << 10
@@ -84,7 +93,7 @@ def _load(state: State, hit: Hit) -> None:
         state.tally.add("unreadable lines", hit.line)
         return
     prompt, generation, running, waiting, cached = found
-    engines = _ENGINES.search(hit.lead)
+    engines = ENGINES.search(hit.lead)
     share = 1.0 / int(engines.group(1)) if engines is not None and int(engines.group(1)) else 1.0
     process = process_of(hit)
     plain_window(state, state.loads.pop(process, None))
@@ -111,7 +120,7 @@ def _spec(state: State, hit: Hit) -> None:
     if hit.cut and abs(1 + sum(rates) - length) > 0.03:
         state.tally.add("a last line cut short", hit.line)
         return
-    if length > 1 + len(rates) + 0.005:
+    if length > 1 + len(rates) + LENGTH_ROUNDED:
         raise above(state, length, len(rates), hit.line)
     if abs(1 + sum(rates) - length) > adds_up_within(len(rates)):
         state.tally.add("windows whose rates do not add up to their AL", hit.line)
@@ -120,7 +129,7 @@ def _spec(state: State, hit: Hit) -> None:
     if length > 1 and accepted:
         # Where drafts are shorter than D (n-gram, a schedule) the printed AL, of two decimals, tells the iterations.
         counted = accepted / (length - 1)
-        if abs(counted - n) > n * (0.006 / (length - 1) + 0.001):
+        if abs(counted - n) > told_within(n, length - 1):
             n = counted
     window(state, hit.line, (len(rates), load), (n, accepted, drafted), rates)
 

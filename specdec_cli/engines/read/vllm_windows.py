@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from specdec_cli.engines.read.pool import Tally, WindowPool
+import numpy as np
+import numpy.typing as npt
+
+from specdec_cli.engines.read.pool import FEW, Tally, WindowPool
 from specdec_cli.errors import ProfileError
 
 # An interval's prompt tokens cost target passes too. At 0.1 prompt tokens for each generated one they are 1 to 4 % of
@@ -12,7 +17,10 @@ from specdec_cli.errors import ProfileError
 PREFILL_SHARE = 0.1
 ROUNDED = 1e-9
 """Of sums of printed decimals: a difference as large as rounding allows is allowed."""
-FEW = 3
+LENGTH_ROUNDED = 0.005
+"""Half of the last decimal of a printed AL."""
+ENGINES = re.compile(rb"(\d+) Engines Aggregated")
+Numbers = TypeVar("Numbers", float, npt.NDArray[np.float64])
 
 
 @dataclass(slots=True)
@@ -78,6 +86,12 @@ def above(state: State, length: float, longest: int, line: int) -> ProfileError:
 def adds_up_within(longest: int) -> float:
     """How far 1 + the sum of that many rates of three decimals may lie from an AL of two."""
     return 0.01 + 0.001 * longest + ROUNDED
+
+
+def told_within(n: Numbers, more: Numbers) -> Numbers:
+    """How far iterations counted by a printed AL, 1 + `more`, may lie from n and mean the same: the decimals of both
+    counts and of AL round them by so much."""
+    return n * (1.2 * LENGTH_ROUNDED / more + 0.001)
 
 
 def window(
