@@ -22,9 +22,10 @@ from hypothesis import strategies as st
 
 from specdec_cli.cli.app import run
 from specdec_cli.errors import InfeasibleError, SpecdecError
+from specdec_cli.explore.grid import evaluate
 from specdec_cli.explore.question import Options, Question
 from specdec_cli.explore.scenario import resolve
-from specdec_cli.explore.sweep import Points, Sweep, evaluate, run_sweep
+from specdec_cli.explore.sweep import Points, Sweep, run_sweep
 from specdec_cli.physics.trees import DRAW_TREES
 from specdec_cli.profiles.calibration import Calibration
 from specdec_cli.profiles.library import Library, Loaded, shipped_profiles_dir

@@ -43,10 +43,10 @@ from specdec_cli.explore.calibrate_report import band_of, calibration_profile, r
 from specdec_cli.explore.calibrate_rows import measured, off_files, with_draft_lengths
 from specdec_cli.explore.calibration_use import LEAST_BAND, correction_of, curve_of
 from specdec_cli.explore.device_words import device_words
+from specdec_cli.explore.grid import evaluate
 from specdec_cli.explore.least_squares import bounded_least_squares
 from specdec_cli.explore.run_checks import CheckOptions
 from specdec_cli.explore.scenario import Question, Scenario, resolve
-from specdec_cli.explore.sweep import evaluate
 from specdec_cli.physics.calibrated import (
     StepCorrection,
     VerifyCurve,

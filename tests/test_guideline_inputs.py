@@ -22,10 +22,10 @@ from builders import (
 )
 from toys import shipped, toy_library, toy_options
 
+from specdec_cli.explore.grid import evaluate
 from specdec_cli.explore.guideline_inputs import _choice, work_out_guidelines
 from specdec_cli.explore.guideline_records import Guideline
 from specdec_cli.explore.scenario import Options, resolve
-from specdec_cli.explore.sweep import evaluate
 
 MOE_MTP = {"mtp": {"layers": 1, "attention": "full", "ffn": "moe"}, "parameters": {}}
 

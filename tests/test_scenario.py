@@ -22,8 +22,8 @@ from builders import (
 from toys import shipped, toy_library, toy_options
 
 from specdec_cli.errors import ProfileError, SpecdecError, UsageError
+from specdec_cli.explore.grid import evaluate
 from specdec_cli.explore.scenario import DEFAULTS, Options, Question, Scenario, parse_acceptance_lengths, resolve
-from specdec_cli.explore.sweep import evaluate
 
 
 def ask(root: Path, *more: Data, **options: Any) -> Question:

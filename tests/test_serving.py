@@ -18,9 +18,9 @@ from builders import as_record, toy_drafter, toy_engine, toy_hardware, toy_kerne
 from conftest import REPO
 from toys import column, cost_of, shipped, shipped_scenario, step_of
 
+from specdec_cli.explore.grid import Grid, evaluate
 from specdec_cli.explore.recommend import Limits, run_recommend
 from specdec_cli.explore.scenario import Options
-from specdec_cli.explore.sweep import Grid, evaluate
 from specdec_cli.physics.layers import Layout, resolve_dtypes, target_operations
 from specdec_cli.physics.memory import MemoryBill, memory_bill
 from specdec_cli.physics.operations import AllReduceHidden

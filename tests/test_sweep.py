@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from toys import clockwork, shipped, shipped_scenario, toy_library, toy_options
 
 from specdec_cli.errors import InfeasibleError
+from specdec_cli.explore.grid import Grid, evaluate
 from specdec_cli.explore.scenario import Options, Question, Scenario, resolve
-from specdec_cli.explore.sweep import Grid, Sweep, evaluate, run_sweep
+from specdec_cli.explore.sweep import Sweep, run_sweep
 from specdec_cli.physics.step import BOUNDS
 
 SHIPPED = (

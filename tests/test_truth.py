@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from toys import shipped_scenario
 
-from specdec_cli.explore.sweep import Grid, evaluate
+from specdec_cli.explore.grid import Grid, evaluate
 from specdec_cli.physics.step import pass_cost
 
 MS = 1e-3

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from toys import shipped, toy_library, toy_options
 
 from specdec_cli.errors import ProfileError, UsageError
+from specdec_cli.explore.grid import evaluate
 from specdec_cli.explore.scenario import Options, resolve
-from specdec_cli.explore.sweep import evaluate
 from specdec_cli.explore.typical import TypicalAcceptance, measured_pairs, typical_acceptance, typical_lengths
 from specdec_cli.profiles import search
 from specdec_cli.profiles.schema import AcceptancePoint, AcceptanceProfile, Source

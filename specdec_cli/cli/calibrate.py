@@ -235,7 +235,7 @@ def _measurable(options: Options) -> Options:
 def _planned(library: Library, scenario: Scenario, options: Options, batch: int) -> Plan:
     from specdec_cli.cli.settings import drafter_id, expert_groups, target_id
     from specdec_cli.engines.calibration_plan import PlanRequest, plan_runs
-    from specdec_cli.explore.sweep import evaluate
+    from specdec_cli.explore.grid import evaluate
 
     assert scenario.drafter is not None
     longest = max(scenario.draft_lengths)

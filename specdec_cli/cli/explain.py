@@ -126,9 +126,9 @@ def _recommended(question: Question, batch: int, assume: bool) -> int:
     """The draft length that `recommend` takes at this batch; 0 where that batch is not feasible at all."""
     from dataclasses import replace
 
+    from specdec_cli.explore.grid import evaluate
     from specdec_cli.explore.scenario import DEFAULTS
     from specdec_cli.explore.schedules import best_by_batch
-    from specdec_cli.explore.sweep import evaluate
 
     grid = evaluate(replace(question.scenarios[0], batches=(batch,)))
     return best_by_batch(grid, DEFAULTS.tie, DEFAULTS.min_gain, assume).get(batch, (0, ()))[0]

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specdec_cli.errors import InfeasibleError, UsageError
+from specdec_cli.explore.grid import Grid, evaluate
 from specdec_cli.explore.guideline_mechanisms import POST_VIEW
 from specdec_cli.explore.scenario import DEFAULTS, NO_DRAFTER, Note, Options, Question, Scenario, resolve
 from specdec_cli.explore.shapes import shape_notes
-from specdec_cli.explore.sweep import Grid, evaluate
 from specdec_cli.explore.typical import typical_acceptance
 from specdec_cli.physics.trees import DRAW_TREES
 from specdec_cli.profiles.library import Library

@@ -10,9 +10,10 @@ import msgspec
 import numpy as np
 
 from specdec_cli.errors import InfeasibleError
+from specdec_cli.explore.grid import Grid, evaluate
+from specdec_cli.explore.refusals import why_not
 from specdec_cli.explore.scenario import Question, Scenario
 from specdec_cli.explore.shapes import check_depth, shape_notes
-from specdec_cli.explore.sweep import Grid, evaluate, why_not
 from specdec_cli.physics.chip import Chip, Shape, kernel_figures, lower_bound_s, operation_peak
 from specdec_cli.physics.operations import (
     AllReduceHidden,

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from specdec_cli.errors import SpecdecError
+from specdec_cli.explore.grid import Grid, evaluate
 from specdec_cli.explore.guideline_mechanisms import MechanismOption, g4_low_latency, g5_mechanism
 from specdec_cli.explore.guideline_records import (
     DEFAULT_THRESHOLDS,
@@ -19,7 +20,6 @@ from specdec_cli.explore.guideline_records import (
 )
 from specdec_cli.explore.guidelines import FREE_TOLERANCE, g1_linear_layers, g2_attention_start, g3_tile_alignment
 from specdec_cli.explore.scenario import Note, Options, Scenario, resolve
-from specdec_cli.explore.sweep import Grid, evaluate
 from specdec_cli.physics.chip import Chip, Shape, kernel_figures, operation_cost
 from specdec_cli.physics.operations import Attention, Experts, LatentAttention, Linear
 from specdec_cli.physics.roofline import activation_bytes

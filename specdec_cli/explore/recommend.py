@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specdec_cli.errors import InfeasibleError, UsageError
+from specdec_cli.explore.grid import evaluate
 from specdec_cli.explore.guideline_inputs import work_out_guidelines
 from specdec_cli.explore.guideline_records import Guideline
 from specdec_cli.explore.scenario import DEFAULTS, Note, Options, Question, Scenario, resolve
 from specdec_cli.explore.schedules import ScheduleEntry, every_batch, schedule
 from specdec_cli.explore.shapes import guidelines_of_chain
-from specdec_cli.explore.sweep import Points, Sweep, evaluate, run_sweep
+from specdec_cli.explore.sweep import Points, Sweep, run_sweep
 from specdec_cli.physics.roofline import Floats
 from specdec_cli.profiles.library import Library
 from specdec_cli.units import MS

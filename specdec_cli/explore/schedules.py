@@ -9,8 +9,8 @@ import numpy as np
 
 from specdec_cli.errors import UsageError
 from specdec_cli.explore.axes import MOST_POINTS
+from specdec_cli.explore.grid import Grid, evaluate
 from specdec_cli.explore.scenario import Options, Scenario, resolve
-from specdec_cli.explore.sweep import Grid, evaluate
 from specdec_cli.profiles.library import Library
 
 MOST_SCHEDULED_BATCHES = 4096  # a schedule evaluates every batch size up to the largest swept, but not past this

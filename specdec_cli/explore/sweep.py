@@ -11,27 +11,11 @@ from numpy.typing import NDArray
 
 from specdec_cli.errors import InfeasibleError
 from specdec_cli.explore.frontier import Uplift, pareto_mask, round_levels, uplift_at
-from specdec_cli.explore.grid import Estimates, Grid, ServingGrid, banded_speedup, estimates_of, evaluate
-from specdec_cli.explore.refusals import Infeasible, Reason, Refusals, nothing_fits, why_not
+from specdec_cli.explore.grid import Estimates, Grid, banded_speedup, estimates_of, evaluate
+from specdec_cli.explore.refusals import Refusals, nothing_fits
 from specdec_cli.explore.scenario import Note, Question, Scenario
 from specdec_cli.explore.shapes import shape_notes
 from specdec_cli.physics.roofline import Floats
-
-__all__ = [
-    "BASES",
-    "SERVING_COLUMNS",
-    "Grid",
-    "Infeasible",
-    "Points",
-    "Reason",
-    "ServingGrid",
-    "Sweep",
-    "evaluate",
-    "run_sweep",
-    "why_not",
-]
-
-BASES = ("measured", "interpolated", "extrapolated", "assumed")
 
 
 class Points(msgspec.Struct, frozen=True):

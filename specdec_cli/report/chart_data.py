@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specdec_cli.explore.sweep import Grid, Sweep, why_not
+from specdec_cli.explore.grid import Grid
+from specdec_cli.explore.refusals import why_not
+from specdec_cli.explore.sweep import Sweep
 from specdec_cli.physics.roofline import Floats
 from specdec_cli.report.points import point_records
 from specdec_cli.report.series import Series, layout_name, series_of

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Generic, Literal, NotRequired, TypedDict, Typ
 import msgspec
 
 from specdec_cli.explore.question import Origin
-from specdec_cli.explore.sweep import Reason
+from specdec_cli.explore.refusals import Reason
 from specdec_cli.explore.uncertainty import StepBasis
 from specdec_cli.physics.acceptance import Basis
 from specdec_cli.profiles.schema import KvDtype, Mechanism, WeightDtype

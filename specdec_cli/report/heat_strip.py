@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from specdec_cli.explore.sweep import Grid, Sweep
+from specdec_cli.explore.grid import Grid
+from specdec_cli.explore.sweep import Sweep
 from specdec_cli.report.page import plain
 from specdec_cli.report.paint import Paint
 from specdec_cli.report.series import series_of

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from specdec_cli.explore.grid import Grid
 from specdec_cli.explore.scenario import NO_DRAFTER, Scenario
-from specdec_cli.explore.sweep import SERVING_COLUMNS, Grid, Sweep
+from specdec_cli.explore.sweep import SERVING_COLUMNS, Sweep
 from specdec_cli.physics.step import BOUNDS
 from specdec_cli.units import MS
 

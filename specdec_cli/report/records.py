@@ -14,9 +14,10 @@ from specdec_cli import __version__
 from specdec_cli.explore.frontier import Uplift
 from specdec_cli.explore.guideline_records import Guideline
 from specdec_cli.explore.recommend import Recommendation, Users
+from specdec_cli.explore.refusals import Infeasible
 from specdec_cli.explore.scenario import NO_DRAFTER, Input, Note, Scenario
 from specdec_cli.explore.schedules import ContextSchedule, ScheduleEntry
-from specdec_cli.explore.sweep import Infeasible, Sweep
+from specdec_cli.explore.sweep import Sweep
 from specdec_cli.explore.uncertainty import CalibratedBand
 from specdec_cli.profiles.schema import MoeFfn
 from specdec_cli.report.points import point_records
