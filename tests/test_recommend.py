@@ -35,8 +35,10 @@ from specdec_cli.explore.schedules import (
     schedule,
     schedule_by_context,
 )
+from specdec_cli.physics.acceptance import AcceptanceCurve
 from specdec_cli.physics.layers import Layout
 from specdec_cli.physics.memory import MemoryBill
+from specdec_cli.physics.trees import Tree, TreeAcceptance
 
 LENGTHS = {1: 1.8, 2: 2.4, 3: 2.8, 4: 3.0}
 CURVE = ",".join(f"{d}={al}" for d, al in LENGTHS.items())
@@ -650,6 +652,23 @@ def test_what_a_drafting_server_holds_by_hand(
     edge = (ScheduleEntry(1, 9, 2), ScheduleEntry(10, 30, 0))
     plain = replace(scenario, memory=replace(memory, state_per_request=0.0), layout=Layout())
     assert held_by_a_drafting_server(plain, edge) == (ScheduleEntry(1, 9, 2), ScheduleEntry(10, 10, 0))
+
+
+def test_a_drafting_server_holds_the_states_of_a_tree() -> None:
+    """50 bytes beside the weights; a request holds 5 of KV, its state and one for each of 8 - 1 nodes: 50 / 13."""
+    memory = MemoryBill(
+        usable=100,
+        target_weights=40,
+        draft_weights=10,
+        kv_per_request=4,
+        draft_kv_per_request=1,
+        state_per_request=1,
+        saves_states=True,
+    )
+    tree = TreeAcceptance(Tree(4, 8), AcceptanceCurve({3: 2.5}), stated=True)
+    scenario = replace(shipped_scenario(), memory=memory, layout=Layout(), acceptance=tree)
+    entries = (ScheduleEntry(1, 8, 3),)
+    assert held_by_a_drafting_server(scenario, entries) == (ScheduleEntry(1, 3, 3),)
 
 
 def test_a_drafting_server_holds_its_drafter_at_every_batch() -> None:

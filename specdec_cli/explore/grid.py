@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from specdec_cli.explore.question import Scenario
 from specdec_cli.physics.acceptance import AcceptanceEstimate
 from specdec_cli.physics.drafting import longest_draft
+from specdec_cli.physics.memory import drafted_nodes
 from specdec_cli.physics.roofline import Floats
 from specdec_cli.physics.serving import ServingTimes, serving_step_model, serving_times
 from specdec_cli.physics.step import StepTimes, bound
@@ -138,8 +139,8 @@ def estimates_of(scenario: Scenario) -> Estimates:
 
 def bytes_needed(scenario: Scenario, batches: Floats, draft_lengths: Floats, widths: Floats) -> Floats:
     """Bytes on the fullest GPU; arrays that broadcast together."""
-    drafted = np.where(draft_lengths > 0, widths - 1.0, 0.0)  # a recurrent state may be kept for each drafted node
-    return scenario.memory.needed(np.ceil(batches / scenario.layout.ranks), drafted)
+    requests = np.ceil(batches / scenario.layout.ranks)
+    return scenario.memory.needed(requests, drafted_nodes(draft_lengths, widths))
 
 
 def evaluate(scenario: Scenario, estimates: Estimates | None = None) -> Grid:

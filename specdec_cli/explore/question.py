@@ -128,6 +128,14 @@ class Scenario:
         """The drafter's name, or `none`."""
         return self.drafter.name if self.drafter is not None else NO_DRAFTER
 
+    def largest_batch(self, draft_length: int) -> float:
+        """Requests of one attention rank that fit while such drafts are made; below 1: not even one.
+
+        A tree's drafts are its nodes but the root; where its width is not known, and of a chain, they are D.
+        """
+        known = self.acceptance.estimate(draft_length) if draft_length and self.acceptance is not None else None
+        return self.memory.largest_batch(draft_length if known is None else known.verify_width - 1)
+
     @property
     def plan(self) -> DraftPlan | None:
         """The passes of the draft."""

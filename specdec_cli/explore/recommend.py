@@ -183,7 +183,8 @@ def _choose(sweep: Sweep, limits: Limits, asked: bool) -> tuple[int, tuple[int, 
     allowed = _satisfying(sweep, limits, asked)
     if not allowed.any():
         raise InfeasibleError(_nearest_miss(sweep, limits))
-    # At a fixed batch both axes rank alike; with the batch free the axis that is not limited is maximised.
+    # The axis that is not limited is maximised; at a fixed batch both rank alike but for prefill between the steps,
+    # where a GPU's output decides.
     objective = points.user_speed if limits.min_throughput is not None else points.gpu_output
     speculating = allowed & (points.draft_length > 0)
     plain = allowed & (points.draft_length == 0)

@@ -88,7 +88,7 @@ def held_by_a_drafting_server(scenario: Scenario, entries: Sequence[ScheduleEntr
     longest = max((entry.draft_length for entry in entries), default=0)
     if not longest:
         return tuple(entries)
-    largest = int(scenario.memory.largest_batch(longest)) * scenario.layout.ranks
+    largest = int(scenario.largest_batch(longest)) * scenario.layout.ranks
     return tuple(replace(e, batch_to=min(e.batch_to, largest)) for e in entries if e.batch_from <= largest)
 
 

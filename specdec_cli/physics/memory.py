@@ -24,6 +24,14 @@ from specdec_cli.profiles.schema import Engine, Hardware, KvDtype, Model, Weight
 from specdec_cli.units import GIGA, KV_BYTES, WEIGHT_BYTES
 
 
+def drafted_nodes(draft_lengths: Floats, widths: Floats) -> Floats:
+    """Nodes that a request drafts in a step: D of a chain, W - 1 of a tree.
+
+    draft_lengths, widths: D and W, arrays that broadcast together.
+    """
+    return np.where(draft_lengths > 0, widths - 1.0, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryBill:
     """Bytes on one GPU, of a replica that decodes at some context length."""

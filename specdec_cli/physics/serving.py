@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from specdec_cli.physics.chip import Shape
-from specdec_cli.physics.memory import MemoryBill
+from specdec_cli.physics.memory import MemoryBill, drafted_nodes
 from specdec_cli.physics.operations import BY_TOKENS, Attention, Experts, LatentAttention, Linear, Logits, Operation
 from specdec_cli.physics.roofline import Floats
 from specdec_cli.physics.step import StepModel, pass_cost
@@ -87,8 +87,8 @@ def serving_times(
         replica. draft_lengths, widths, lengths: (1, nd), D, W and AL.
     """
     ranks = step.ranks
-    drafted = np.where(draft_lengths > 0, widths - 1.0, 0.0)
-    capacity = np.array([memory.largest_batch(int(nodes)) for nodes in np.ravel(drafted)])[None, :]
+    drafted = np.ravel(drafted_nodes(draft_lengths, widths))
+    capacity = np.array([memory.largest_batch(int(nodes)) for nodes in drafted])[None, :]
     most = np.minimum(concurrency / ranks, np.maximum(capacity, 1.0))
     others = np.maximum(most - 1.0, 0.0)
     output = float(workload.output_tokens)

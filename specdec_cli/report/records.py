@@ -254,8 +254,7 @@ def scenario_record(scenario: Scenario) -> common.ScenarioRecord:
 
 
 def _largest_batch(scenario: Scenario, length: int) -> int | None:
-    known = scenario.acceptance.estimate(length) if length and scenario.acceptance is not None else None
-    each_rank = scenario.memory.largest_batch(length if known is None else known.verify_width - 1)
+    each_rank = scenario.largest_batch(length)
     return math.floor(each_rank) * scenario.layout.ranks if math.isfinite(each_rank) else None
 
 
