@@ -14,7 +14,7 @@ from contract_runs import FROZEN, GOLDEN, arguments
 from jsonschema import Draft202012Validator
 
 from specdec_cli.cli.app import run
-from specdec_cli.report.contract import ANSWERS, Answer, answer_schema
+from specdec_cli.report.contract.schema import ANSWERS, Answer, answer_schema
 
 ANSWER, SHAPE, DIGESTS = GOLDEN / "answers", GOLDEN / "shapes", GOLDEN / "digests.json"
 SAME, NOTHING = 1e-7, 1e-9

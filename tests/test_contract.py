@@ -32,9 +32,9 @@ from golden import (
 
 from specdec_cli.engines.settings import FAMILIES
 from specdec_cli.profiles.kinds import KINDS
-from specdec_cli.report.contract import ANSWERS
-from specdec_cli.report.contract_answers import EngineSettings
-from specdec_cli.report.contract_library import SUMMARIES, Kind
+from specdec_cli.report.contract.answers import EngineSettings
+from specdec_cli.report.contract.library import SUMMARIES, Kind
+from specdec_cli.report.contract.schema import ANSWERS
 
 Data = dict[str, Any]
 

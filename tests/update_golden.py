@@ -7,7 +7,7 @@ import sys
 
 from golden import ANSWER, DIGESTS, SHAPE, breaks, digests, frozen_answer, shape
 
-from specdec_cli.report.contract import ANSWERS
+from specdec_cli.report.contract.schema import ANSWERS
 
 
 def refused() -> list[str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from specdec_cli.explore.scenario import Input, Options, Question, Scenario
     from specdec_cli.profiles.library import Library
     from specdec_cli.profiles.measured_run import RunFile
-    from specdec_cli.report.contract_measured import PlannedRun
+    from specdec_cli.report.contract.measured import PlannedRun
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 

@@ -110,7 +110,7 @@ def run_formats() -> Iterable[str]:
 @looked_up
 def answers() -> Iterable[str]:
     """The answers that have a JSON Schema."""
-    from specdec_cli.report.contract import ANSWERS
+    from specdec_cli.report.contract.schema import ANSWERS
 
     return [answer.name for answer in ANSWERS]
 

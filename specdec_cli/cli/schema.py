@@ -35,7 +35,7 @@ def schema(
     Example: specdec schema sweep -o sweep.schema.json
     """
     with destination(output, force) as target:
-        from specdec_cli.report.contract import ANSWERS, answer_schema, render_answers
+        from specdec_cli.report.contract.schema import ANSWERS, answer_schema, render_answers
         from specdec_cli.report.json import render_json
 
         if not name:

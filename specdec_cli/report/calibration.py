@@ -17,7 +17,7 @@ from specdec_cli.report.words import number, percent
 from specdec_cli.units import MS
 
 if TYPE_CHECKING:
-    from specdec_cli.report import contract_measured as contract
+    from specdec_cli.report.contract import measured as contract
 
 Record = dict[str, Any]
 

@@ -10,7 +10,7 @@ from specdec_cli import __version__
 from specdec_cli.errors import ProfileError
 
 if TYPE_CHECKING:
-    from specdec_cli.report.contract_library import CheckAnswer
+    from specdec_cli.report.contract.library import CheckAnswer
 
 Record = dict[str, Any]
 

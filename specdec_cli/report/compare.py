@@ -23,7 +23,7 @@ from specdec_cli.report.words import (
 from specdec_cli.units import GIGA
 
 if TYPE_CHECKING:
-    from specdec_cli.report.contract_answers import Best, CompareAnswer, ComparedPoint
+    from specdec_cli.report.contract.answers import Best, CompareAnswer, ComparedPoint
 
 Record = dict[str, Any]
 

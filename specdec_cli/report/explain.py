@@ -14,9 +14,9 @@ from specdec_cli.report.records import finite, inputs_record, scenario_record, w
 from specdec_cli.units import GIGA, MS, TERA
 
 if TYPE_CHECKING:
-    from specdec_cli.report import contract_answers as answers
-    from specdec_cli.report.contract_answers import OverheadName, PassName
-    from specdec_cli.report.contract_common import Bound
+    from specdec_cli.report.contract import answers as answers
+    from specdec_cli.report.contract.answers import OverheadName, PassName
+    from specdec_cli.report.contract.common import Bound
 
 Record = dict[str, Any]
 

@@ -13,7 +13,7 @@ from specdec_cli.units import MS
 
 if TYPE_CHECKING:
     from specdec_cli.physics.acceptance import Basis
-    from specdec_cli.report.contract_common import Figures, Place, Point, SweptPoint
+    from specdec_cli.report.contract.common import Figures, Place, Point, SweptPoint
 
 Record = dict[str, Any]
 

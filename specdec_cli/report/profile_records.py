@@ -22,7 +22,7 @@ from specdec_cli.profiles.yaml_reader import append
 from specdec_cli.units import GIGA, KILO, MEGA, TERA
 
 if TYPE_CHECKING:
-    from specdec_cli.report import contract_library as contract
+    from specdec_cli.report.contract import library as contract
 
 Record = dict[str, Any]
 

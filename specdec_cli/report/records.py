@@ -24,8 +24,8 @@ from specdec_cli.report.points import point_records
 from specdec_cli.units import GIGA, MEGA, MS
 
 if TYPE_CHECKING:
-    from specdec_cli.report import contract_answers as answers
-    from specdec_cli.report import contract_common as common
+    from specdec_cli.report.contract import answers as answers
+    from specdec_cli.report.contract import common as common
 
 Record = dict[str, Any]
 

@@ -16,8 +16,8 @@ from specdec_cli.report.words import percent
 from specdec_cli.units import MS
 
 if TYPE_CHECKING:
-    from specdec_cli.report import contract_validate as contract
-    from specdec_cli.report.contract_common import Warned
+    from specdec_cli.report.contract import validate as contract
+    from specdec_cli.report.contract.common import Warned
 
 Record = dict[str, Any]
 

@@ -8,7 +8,7 @@ import msgspec
 
 from specdec_cli.explore.guideline_records import GuidelineId, Verdict
 from specdec_cli.profiles.schema import Mechanism
-from specdec_cli.report.contract_common import (
+from specdec_cli.report.contract.common import (
     Bound,
     Count,
     CountOrZero,

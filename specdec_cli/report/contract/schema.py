@@ -14,20 +14,14 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 import msgspec
 
 from specdec_cli.profiles.json_schema import DEFINITIONS, documentation
-from specdec_cli.report import (
-    contract_answers,
-    contract_common,
-    contract_library,
-    contract_measured,
-    contract_validate,
-)
 from specdec_cli.report.columns import Column, grid_of
+from specdec_cli.report.contract import answers, common, library, measured, validate
 from specdec_cli.report.page import Page
 
 Json = dict[str, Any]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-MODULES = (contract_common, contract_answers, contract_measured, contract_validate, contract_library)
+MODULES = (common, answers, measured, validate, library)
 PROMISE = (
     "The keys of this version of specdec. A later one with the same schema number may add keys and values to lists of "
     "words, and takes none away: a reader does well to pass over what it does not know. Where the warning "
@@ -57,36 +51,36 @@ class Answer(NamedTuple):
 
 
 ANSWERS = (
-    Answer("sweep", contract_answers.SweepAnswer),
-    Answer("recommend", contract_answers.RecommendAnswer),
-    Answer("compare", contract_answers.CompareAnswer),
-    Answer("explain", contract_answers.ExplainAnswer),
-    Answer("acceptance", contract_measured.AcceptanceAnswer),
-    Answer("calibrate", contract_measured.CalibrationAnswer),
-    Answer("calibrate --plan", contract_measured.PlanAnswer),
-    Answer("validate", contract_validate.ValidateAnswer),
-    Answer("profiles list", contract_library.ListingAnswer),
-    Answer("profiles show", contract_library.ProfileAnswer),
-    Answer("profiles check", contract_library.CheckAnswer),
+    Answer("sweep", answers.SweepAnswer),
+    Answer("recommend", answers.RecommendAnswer),
+    Answer("compare", answers.CompareAnswer),
+    Answer("explain", answers.ExplainAnswer),
+    Answer("acceptance", measured.AcceptanceAnswer),
+    Answer("calibrate", measured.CalibrationAnswer),
+    Answer("calibrate --plan", measured.PlanAnswer),
+    Answer("validate", validate.ValidateAnswer),
+    Answer("profiles list", library.ListingAnswer),
+    Answer("profiles show", library.ProfileAnswer),
+    Answer("profiles check", library.CheckAnswer),
 )
 
 
 def answer_schema(answer: Answer) -> Json:
     """The JSON Schema of one answer: exact keys, in the order of the answer."""
-    records = (answer.record, *(contract_library.SUMMARIES if answer.record in LIBRARY else ()))
+    records = (answer.record, *(library.SUMMARIES if answer.record in LIBRARY else ()))
     (root, *_), definitions = msgspec.json.schema_components(records, schema_hook=_stand_in)
     described = _documented()
     types = {name: value for module in MODULES for name, value in vars(module).items()}
     for name, definition in definitions.items():
-        _finish(definition, list(get_type_hints(types.get(name, contract_common.Resolved))), described.get(name, {}))
+        _finish(definition, list(get_type_hints(types.get(name, common.Resolved))), described.get(name, {}))
     inputs = [name for name in definitions if name not in types]  # made of `Resolved`: msgspec's names say nothing
     wrapped = {DEFINITIONS + name: definitions.pop(name) for name in inputs}
     for definition in definitions.values():
         for field in definition["properties"].values():
             if field.get("$ref") in wrapped:
                 field |= wrapped[field.pop("$ref")] | {key: field[key] for key in ("description",) if key in field}
-    if answer.record is contract_library.ProfileAnswer:
-        for summary in contract_library.SUMMARIES:
+    if answer.record is library.ProfileAnswer:
+        for summary in library.SUMMARIES:
             part = copy.deepcopy(definitions.pop(summary.__name__))
             definitions[summary.__name__ + PARTIAL] = {key: item for key, item in part.items() if key != "required"}
     _order_alternatives(definitions)
@@ -127,7 +121,7 @@ def render_answers(*, width: int | None = None, colour: bool = False) -> str:
     return page.text
 
 
-LIBRARY = (contract_library.ListingAnswer, contract_library.ProfileAnswer)
+LIBRARY = (library.ListingAnswer, library.ProfileAnswer)
 
 
 def _order_alternatives(node: Any) -> None:
@@ -151,7 +145,7 @@ def _finish(definition: Json, order: list[str], documented: dict[str, str]) -> N
 
 def _stand_in(kind: Any) -> Json:
     """The alternatives of records that are told apart by their `kind`."""
-    ending = {contract_library.Summary: "", contract_library.Computed: PARTIAL}.get(kind)
+    ending = {library.Summary: "", library.Computed: PARTIAL}.get(kind)
     if ending is None:
         raise NotImplementedError
-    return {"anyOf": [{"$ref": f"{DEFINITIONS}{one.__name__}{ending}"} for one in contract_library.SUMMARIES]}
+    return {"anyOf": [{"$ref": f"{DEFINITIONS}{one.__name__}{ending}"} for one in library.SUMMARIES]}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 from specdec_cli.profiles.measurement import Tier
 from specdec_cli.profiles.schema import Mechanism, SourceKind, WeightDtype
-from specdec_cli.report.contract_common import Count, CountOrZero, Length, NonNegative, Positive, keyed_by
+from specdec_cli.report.contract.common import Count, CountOrZero, Length, NonNegative, Positive, keyed_by
 
 Kind = Literal["hardware", "model", "drafter", "acceptance", "engine", "measurement", "calibration"]
 

@@ -8,7 +8,7 @@ import msgspec
 
 from specdec_cli.explore.acceptance_interval import Method
 from specdec_cli.profiles.measured_run import Measures
-from specdec_cli.report.contract_common import (
+from specdec_cli.report.contract.common import (
     Code,
     Count,
     CountOrZero,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypedDict
 
 from specdec_cli.profiles.measurement import Tier
-from specdec_cli.report.contract_common import Count, CountOrZero, Length, NonNegative, Positive, Resolved, Warned
+from specdec_cli.report.contract.common import Count, CountOrZero, Length, NonNegative, Positive, Resolved, Warned
 
 
 class ValidateInputs(TypedDict):
