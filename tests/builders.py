@@ -14,19 +14,9 @@ from typing import Any
 import msgspec
 import yaml
 
-from specdec_cli.profiles.kinds import RECORDS
+from specdec_cli.profiles.kinds import KIND_FOLDERS, RECORDS
 
 Data = dict[str, Any]
-
-FOLDERS = {
-    "hardware": "hardware",
-    "model": "models",
-    "drafter": "drafters",
-    "acceptance": "acceptance",
-    "engine": "engines",
-    "measurement": "measurements",
-    "calibration": "calibrations",
-}
 
 
 def toy_source(**changes: Any) -> Data:
@@ -322,5 +312,5 @@ def write_library(root: Path, *profiles: Data) -> Path:
     """Write profiles into the kind folders of `root` under their own names; returns `root`."""
     root.mkdir(parents=True, exist_ok=True)
     for data in profiles:
-        write_yaml(root / FOLDERS[data["kind"]] / f"{data['name']}.yaml", data)
+        write_yaml(root / KIND_FOLDERS[data["kind"]] / f"{data['name']}.yaml", data)
     return root

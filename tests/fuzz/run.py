@@ -25,15 +25,6 @@ SECONDS_AN_INPUT, MEMORY_MB, LONGEST_INPUT = 10, 700, 1 << 15
 SEED_BYTES = 24_000  # larger profiles are slow to mutate and hold nothing that smaller ones lack
 WORDS = 250
 
-KIND_FOLDERS = {
-    "hardware": "hardware",
-    "model": "models",
-    "drafter": "drafters",
-    "acceptance": "acceptance",
-    "engine": "engines",
-    "measurement": "measurements",
-    "calibration": "calibrations",
-}
 AXIS_SEEDS = ("1..256:x2", "1,2,4", "0..64:8", "1k,8k", "-3..4", "1=1.91,3=2.83", "1..300:x10,7", "0.7", "8 ..9")
 OPTIONS: tuple[tuple[str, Callable[[str], Any]], ...] = (
     *((name, str) for name in ("batches", "draft_lengths", "tp", "acceptance_length", "hardware", "model", "drafter")),
@@ -128,6 +119,7 @@ def readers() -> dict[str, tuple[str, Callable[[Path], None] | Callable[[str], N
     """Reader -> (the file's name, or `text`; what reads it; seeds)."""
     from specdec_cli.engines.read.detect import FORMATS
     from specdec_cli.engines.read.runs import read_runs
+    from specdec_cli.profiles.kinds import KIND_FOLDERS
     from specdec_cli.profiles.library import Library
 
     library = Library()
@@ -151,7 +143,7 @@ def readers() -> dict[str, tuple[str, Callable[[Path], None] | Callable[[str], N
     for form, seeds in by_format.items():
         found[form] = ("a.log", lambda path, form=form: engine_file(path, form), seeds)
     for kind, folder in KIND_FOLDERS.items():
-        texts = [path.read_bytes() for path in sorted((REPO / "profiles" / folder).glob("*.yaml"))]
+        texts = [path.read_bytes() for path in sorted((REPO / "profiles" / folder).rglob("*.yaml"))]
         small = sorted((text for text in texts if len(text) < SEED_BYTES), key=len)
         found[kind] = ("a.yaml", lambda path, kind=kind: profile(path, kind), small[:: max(1, len(small) // 30)])
     return found
