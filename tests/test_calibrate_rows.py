@@ -127,18 +127,13 @@ def test_what_cannot_be_used_is_named_with_its_place() -> None:
     assert caught.value.file == "x.log"
 
 
+def pass_of(tokens: int, **changes: Any) -> MeasuredRun:
+    """A verify pass over so many tokens."""
+    return run_of(measures="verify_pass", verify_width=tokens, draft_length=None, acceptance_length=None, **changes)
+
+
 def test_a_pass_holds_half_of_its_own_tokens_in_its_mean_context() -> None:
-    passes = [
-        run_of(
-            measures="verify_pass",
-            verify_width=n,
-            draft_length=None,
-            acceptance_length=None,
-            step_s=n / 100,
-            context_tokens=100 + n / 2,
-        )
-        for n in (1, 2, 8)
-    ]
+    passes = [pass_of(n, step_s=n / 100, context_tokens=100 + n / 2) for n in (1, 2, 8)]
     assert rows_from(*passes).curve.context == 100.0
     # a pass of the off arm stays a pass
     (file,) = off_files(files_of(*passes))
@@ -148,16 +143,7 @@ def test_a_pass_holds_half_of_its_own_tokens_in_its_mean_context() -> None:
 
 def test_passes_become_a_curve() -> None:
     passes = [
-        run_of(
-            measures="verify_pass",
-            verify_width=n,
-            draft_length=None,
-            acceptance_length=None,
-            step_s=t,
-            batch=1.0,
-            context_tokens=n / 2,
-        )
-        for n, t in ((4, 0.04), (1, 0.01), (1, 0.03), (1, 0.02))
+        pass_of(n, step_s=t, batch=1.0, context_tokens=n / 2) for n, t in ((4, 0.04), (1, 0.01), (1, 0.03), (1, 0.02))
     ]
     found = rows_from(*passes)
     assert found.rows == ()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from builders import put, toy_acceptance, toy_drafter, toy_hardware, write_yaml
+from builders import put, toy_acceptance, toy_drafter, toy_hardware, toy_model, write_yaml
 from cli_runs import Answer, Runner, write_toys
 from conftest import REPO
 
@@ -544,9 +544,15 @@ def test_experts_of_a_dense_model_are_neither_pasted_nor_passed_over_in_silence(
     assert "ep_without_experts" in answer.err
 
 
-def test_a_name_that_is_no_checkpoint_is_said_to_be_none(specdec: Runner) -> None:
-    answer = specdec("recommend", "--batch", "4", "--emit", "vllm")
-    assert ("target_unnamed" in answer.err) == ("/" not in answer.out.split()[2])
+def test_a_name_that_is_no_checkpoint_is_said_to_be_none(specdec: Runner, tmp_path: Path) -> None:
+    named = specdec("recommend", "--batch", "4", "--emit", "vllm")
+    assert "vllm serve Toy/Model-165M" in named.out
+    assert "target_unnamed" not in named.err
+    file = write_yaml(tmp_path / "our-model.yaml", put(toy_model("our-model"), "aliases", []))
+    drafting = ("--drafter", "ngram", "--acceptance-rate", "0.8")
+    ours = specdec.raw("recommend", "--batch", "4", "--emit", "vllm", "--model", str(file), *drafting)
+    assert "vllm serve our-model" in ours.out
+    assert "[target_unnamed]: no checkpoint is known for our-model" in ours.err
 
 
 @pytest.mark.parametrize(("option", "command"), [("--acceptance", "acceptance"), ("--calibration", "calibrate")])

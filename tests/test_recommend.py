@@ -620,6 +620,19 @@ def test_off_where_only_the_drafter_does_not_fit_says_so(tmp_path: Path) -> None
     assert re.fullmatch(r"no draft length can be used: needs .* GB[^;]*", found.off_because)
 
 
+def bill(state: float) -> MemoryBill:
+    """A small one, in bytes; recurrent states are saved for each drafted node."""
+    return MemoryBill(
+        usable=100,
+        target_weights=40,
+        draft_weights=10,
+        kv_per_request=4,
+        draft_kv_per_request=1,
+        state_per_request=state,
+        saves_states=True,
+    )
+
+
 @pytest.mark.parametrize(
     ("ranks", "state", "drafted", "held"),
     [
@@ -636,37 +649,19 @@ def test_off_where_only_the_drafter_does_not_fit_says_so(tmp_path: Path) -> None
 def test_what_a_drafting_server_holds_by_hand(
     ranks: int, state: float, drafted: int, held: list[tuple[int, int, int]]
 ) -> None:
-    memory = MemoryBill(
-        usable=100,
-        target_weights=40,
-        draft_weights=10,
-        kv_per_request=4,
-        draft_kv_per_request=1,
-        state_per_request=state,
-        saves_states=True,
-    )
-    scenario = replace(shipped_scenario(), memory=memory, layout=Layout(tp=1, gpus=ranks))
+    scenario = replace(shipped_scenario(), memory=bill(state), layout=Layout(tp=1, gpus=ranks))
     entries = (ScheduleEntry(1, 8, drafted), ScheduleEntry(9, 30, 0))
     assert held_by_a_drafting_server(scenario, entries) == tuple(ScheduleEntry(*entry) for entry in held)
     # a range that begins where memory ends keeps its one batch
     edge = (ScheduleEntry(1, 9, 2), ScheduleEntry(10, 30, 0))
-    plain = replace(scenario, memory=replace(memory, state_per_request=0.0), layout=Layout())
+    plain = replace(scenario, memory=bill(0.0), layout=Layout())
     assert held_by_a_drafting_server(plain, edge) == (ScheduleEntry(1, 9, 2), ScheduleEntry(10, 10, 0))
 
 
 def test_a_drafting_server_holds_the_states_of_a_tree() -> None:
     """50 bytes beside the weights; a request holds 5 of KV, its state and one for each of 8 - 1 nodes: 50 / 13."""
-    memory = MemoryBill(
-        usable=100,
-        target_weights=40,
-        draft_weights=10,
-        kv_per_request=4,
-        draft_kv_per_request=1,
-        state_per_request=1,
-        saves_states=True,
-    )
     tree = TreeAcceptance(Tree(4, 8), AcceptanceCurve({3: 2.5}), stated=True)
-    scenario = replace(shipped_scenario(), memory=memory, layout=Layout(), acceptance=tree)
+    scenario = replace(shipped_scenario(), memory=bill(1.0), layout=Layout(), acceptance=tree)
     entries = (ScheduleEntry(1, 8, 3),)
     assert held_by_a_drafting_server(scenario, entries) == (ScheduleEntry(1, 3, 3),)
 

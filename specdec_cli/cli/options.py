@@ -190,6 +190,15 @@ Assume = Annotated[
         "drafter's.",
     ),
 ]
+TableOrJson = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        autocompletion=completion.words("table", "json"),
+        help="table or json, which holds everything. Default: table.",
+    ),
+]
 Format = Annotated[
     str | None,
     typer.Option(

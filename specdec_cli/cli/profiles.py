@@ -100,15 +100,7 @@ def show(
     sources: Annotated[
         bool, typer.Option("--sources", help="Name the source of every number, its kind, and when it was checked.")
     ] = False,
-    format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            autocompletion=completion.words("table", "json"),
-            help="table or json (with all sources). Default: table.",
-        ),
-    ] = None,
+    format: opt.TableOrJson = None,
     output: opt.Output = None,
     force: opt.Force = False,
     profiles: opt.Profiles = None,

@@ -24,15 +24,7 @@ def check(
             help="Profile files, or folders: every profile below is checked.",
         ),
     ],
-    format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            autocompletion=completion.words("table", "json"),
-            help="table or json. Default: table.",
-        ),
-    ] = None,
+    format: opt.TableOrJson = None,
     output: opt.Output = None,
     force: opt.Force = False,
     debug: opt.Debug = False,

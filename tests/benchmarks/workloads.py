@@ -21,6 +21,7 @@ import yaml
 from specdec_cli.engines.read.runs import read_runs
 from specdec_cli.explore.scenario import Options, Question, resolve
 from specdec_cli.explore.sweep import Sweep
+from specdec_cli.profiles.kinds import KIND_FOLDERS
 from specdec_cli.profiles.library import Library
 from specdec_cli.profiles.search import shipped_profiles_dir
 
@@ -109,10 +110,8 @@ def load_library() -> int:
 def library_texts() -> list[str]:
     """The same files as text."""
     folder = shipped_profiles_dir()
-    names = {"hardware": "hardware", "engine": "engines", "drafter": "drafters"}
-    return [
-        path.read_text(encoding="utf-8") for kind in KINDS for path in sorted((folder / names[kind]).glob("*.yaml"))
-    ]
+    files = (path for kind in KINDS for path in sorted((folder / KIND_FOLDERS[kind]).glob("*.yaml")))
+    return [path.read_text(encoding="utf-8") for path in files]
 
 
 def yaml_yardstick(texts: list[str]) -> None:
