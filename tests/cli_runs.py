@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -11,6 +14,8 @@ import pytest
 from builders import toy_acceptance, toy_drafter, toy_engine, toy_hardware, toy_model, write_library
 
 from specdec_cli.cli.app import run
+
+REPO = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
@@ -70,3 +75,25 @@ def write_toys(folder: Path) -> Path:
         toy_acceptance(default=True),
         toy_engine(),
     )
+
+
+def outside(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`python -m specdec_cli` in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "specdec_cli", *arguments],
+        cwd=REPO,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def refused(answer: Answer, code: int, *fragments: str) -> None:
+    """The run failed as it should: its code, its words, nothing on stdout, no traceback."""
+    assert answer.code == code, answer.err
+    assert answer.out == ""
+    assert "Traceback" not in answer.err
+    assert "error: " in answer.err
+    for fragment in fragments:
+        assert fragment in answer.err

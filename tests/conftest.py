@@ -1,4 +1,4 @@
-"""What every test file shares: where the repository and the shared data are, and the bound on skipped tests."""
+"""What test files share: where the repository and the shared data are, the toys, and the bound on skipped tests."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-
-REPO = Path(__file__).resolve().parents[1]
+from cli_runs import REPO as REPO
+from cli_runs import Runner, write_toys
 
 # Tests that compare with data outside the repository skip where it is absent. More skips than this mean that a test
 # has begun to skip for another reason.
@@ -37,3 +37,15 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip("no shared data folder here (SPECDEC_SHARED_DATA names one)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a toy chip, model, drafter, acceptance and engine; no test writes into it."""
+    return write_toys(tmp_path_factory.mktemp("toys"))
+
+
+@pytest.fixture
+def specdec(toys: Path, capsys: pytest.CaptureFixture[str]) -> Runner:
+    """The command line on the toys."""
+    return Runner(toys, capsys)

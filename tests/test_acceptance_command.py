@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from builders import toy_drafter, toy_model, write_library
-from cli_runs import Answer, Runner, write_toys
+from cli_runs import Answer, Runner
 from conftest import REPO
 
 from specdec_cli.cli import progress as cli_progress
@@ -20,16 +20,6 @@ from specdec_cli.engines.read.runs import read_runs
 from specdec_cli.profiles.load import load_file
 
 FILES = REPO / "tests" / "data" / "engine_files"
-
-
-@pytest.fixture(scope="session")
-def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_toys(tmp_path_factory.mktemp("toys"))
-
-
-@pytest.fixture
-def specdec(toys: Path, capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(toys, capsys)
 
 
 def ask(specdec: Runner, *arguments: str | Path) -> Answer:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from builders import toy_calibration, write_yaml
-from cli_runs import Answer, Runner, write_toys
+from cli_runs import Answer, Runner
 from conftest import REPO
 
 from specdec_cli.cli import app
@@ -31,16 +31,6 @@ batch,draft_length,acceptance_length,step_ms,context
 1,1,1.7,7.0,1000
 1,4,2.8,10.0,1000
 """
-
-
-@pytest.fixture(scope="session")
-def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_toys(tmp_path_factory.mktemp("toys"))
-
-
-@pytest.fixture
-def specdec(toys: Path, capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(toys, capsys)
 
 
 @pytest.fixture

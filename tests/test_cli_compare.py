@@ -29,11 +29,6 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def specdec(toys: Path, capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(toys, capsys)
-
-
-@pytest.fixture
 def compared(specdec: Runner) -> dict[str, Any]:
     answer = specdec("compare", format="json")
     assert answer.code == 0, answer.err

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 from builders import put, toy_engine, toy_hardware, toy_kernels, toy_moe_model, toy_overheads, write_yaml
-from cli_runs import Answer, Runner, write_toys
+from cli_runs import Answer, Runner
 from toys import toy_library, toy_options
 
 from specdec_cli.explore.explain import Line
@@ -33,16 +33,6 @@ SHIPPED = {
     "look-up": ({"model": "llama-3.1-8b", "hardware": "h100-sxm"}, ("--drafter", "ngram")),
     "block": ({"model": "qwen3-8b", "hardware": "b200-sxm"}, ("--drafter", "qwen3-8b-dflash-b16")),
 }
-
-
-@pytest.fixture(scope="session")
-def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_toys(tmp_path_factory.mktemp("toys"))
-
-
-@pytest.fixture
-def specdec(toys: Path, capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(toys, capsys)
 
 
 @pytest.fixture(params=SHIPPED)

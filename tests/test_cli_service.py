@@ -29,11 +29,6 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_library(folder, priced)
 
 
-@pytest.fixture
-def specdec(toys: Path, capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(toys, capsys)
-
-
 # ------------------------------------------------------------------------------------------------- serving
 
 

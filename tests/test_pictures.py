@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from builders import toy_acceptance, toy_drafter, toy_engine, toy_hardware, toy_model, write_library
-from cli_runs import Answer, Runner, write_toys
+from cli_runs import Answer, Runner
 from conftest import REPO
 
 from specdec_cli.cli import pictures
@@ -20,16 +20,6 @@ from specdec_cli.report.chart_page import ABOUT, ACCEPTANCE_TIPS, STEP_TIPS, VIE
 from specdec_cli.report.chart_spec import POINT_TIPS
 
 MAGIC = {"svg": b"<svg", "png": b"\x89PNG\r\n\x1a\n", "pdf": b"%PDF-"}
-
-
-@pytest.fixture(scope="session")
-def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_toys(tmp_path_factory.mktemp("toys"))
-
-
-@pytest.fixture
-def specdec(toys: Path, capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(toys, capsys)
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from builders import toy_acceptance, toy_drafter, toy_hardware, write_yaml
-from cli_runs import Runner, write_toys
+from cli_runs import Runner
 from conftest import REPO
 
 from specdec_cli.report.columns import Grid, point_grid, schedule_grid, uplift_grid
@@ -48,16 +48,6 @@ RECOMMEND_KEYS = [
     *("schema", "specdec_version", "inputs", "choice", "plateau", "alternatives", "guidelines", "pays_from_batch"),
     *("pays_to_batch", "schedule", "engine_settings", "warnings"),
 ]
-
-
-@pytest.fixture(scope="session")
-def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_toys(tmp_path_factory.mktemp("toys"))
-
-
-@pytest.fixture
-def specdec(toys: Path, capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(toys, capsys)
 
 
 @pytest.fixture
